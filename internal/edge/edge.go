@@ -62,13 +62,14 @@ type Edge struct {
 
 // state is all that a request is decided by (E1). It is read-only.
 type state struct {
-	table *route.Table
-	pools map[string]*pool            // by upstream
-	certs map[string]*tls.Certificate // by key
-	usage map[string]*usage           // of sites with limits, by key
-	doors map[string]*door            // of Gateways, by key
-	ports map[uint16]*door            // those of TCP by their ports
-	udp   map[uint16]*door            // those of UDP likewise
+	table  *route.Table
+	pools  map[string]*pool              // by upstream
+	certs  map[string]*tls.Certificate   // by key
+	usage  map[string]*usage             // of sites with limits, by key
+	proofs map[*route.Proof]*authorities // by which clients are known
+	doors  map[string]*door              // of Gateways, by key
+	ports  map[uint16]*door              // those of TCP by their ports
+	udp    map[uint16]*door              // those of UDP likewise
 
 	trusts     map[string]bool   // ways of knowing upstreams that doors use, by trustKey
 	siteTrusts map[string]string // those that sites use, by the site's key
@@ -157,6 +158,7 @@ func (e *Edge) apply(c *route.Change) {
 	now.pools = e.poolsAfter(old, c)
 	now.certs = e.certificatesAfter(old, c)
 	now.usage = usageAfter(old, c)
+	now.proofs = proofsAfter(old, c)
 	e.doorsAfter(now, old, c)
 	e.trustsAfter(now, old, c)
 	e.state.Store(now)

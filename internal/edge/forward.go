@@ -208,6 +208,9 @@ func (x *exchange) vouch(h http.Header, r *http.Request) {
 		values[4] = newID()
 		h["X-Request-Id"] = values[4:5:5]
 	}
+	if x.shown != nil {
+		x.shown.tell(h, x.target.Proof.Pass)
+	}
 }
 
 func scheme(r *http.Request) string {
@@ -222,6 +225,7 @@ func scheme(r *http.Request) string {
 var ownHeaders = map[string]bool{
 	"X-Forwarded-Prefix": true, "X-Forwarded-Server": true, "X-Forwarded-Uri": true, "X-Forwarded-Ssl": true, "X-Forwarded-User": true, "X-Original-Url": true, "X-Original-Host": true, "X-Original-Method": true,
 	"X-Original-Forwarded-For": true, "X-Rewrite-Url": true, "X-Client-Ip": true, "X-Cluster-Client-Ip": true, "True-Client-Ip": true, "Front-End-Https": true, "X-Auth-Request-Redirect": true, "Proxy": true,
+	"Ssl-Client-Cert": true, "Ssl-Client-Verify": true, "Ssl-Client-Subject-Dn": true, "Ssl-Client-Issuer-Dn": true,
 }
 
 // rewritePath puts what the rule's expression has found into the path that is asked for.

@@ -240,6 +240,8 @@ func (p *ports) plain(ctx context.Context, l net.Listener) error {
 func (p *ports) secure(ctx context.Context, l net.Listener) error {
 	s := p.server()
 	s.TLSConfig = p.e.tlsConfig()
+	s.TLSConfig.GetConfigForClient = p.e.asking
+	s.ConnContext = withIdentity
 	return p.serve(ctx, s, l)
 }
 

@@ -55,7 +55,7 @@ func (e *Edge) serve(w http.ResponseWriter, r *http.Request, through uint16) {
 		x.o = &noOptions
 	}
 	x.protocol = x.o.Protocol
-	if x.redirected(a, r) || !x.admitted(a, r) || x.preflight(a, r) {
+	if x.secured(a, r) || !x.proved(a, r) || x.redirected(a) || !x.admitted(a, r) || x.preflight(a, r) {
 		return
 	}
 	defer x.leave()
@@ -96,6 +96,7 @@ type exchange struct {
 	wanted   string      // token of the endpoint that the client's cookie names
 	origin   string      // of the page that asks; empty: none
 	usage    *usage      // in which the request is counted; nil: it is not
+	shown    *shown      // what is known of a client that shows certificates; nil: nobody asks
 	cookies  []string    // that the answer sets for who was asked whether it may pass
 }
 
@@ -104,18 +105,25 @@ func clientOf(remote string) netip.Addr {
 	return at.Addr().Unmap()
 }
 
+// secured sends a client that speaks no TLS to where it is spoken, if the site wants that.
+func (x *exchange) secured(a *answer, r *http.Request) bool {
+	if r.TLS != nil || !x.o.Secure && (!x.target.Secure || x.o.PlainToo) {
+		return false
+	}
+	host := x.host
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if port := x.e.ports.wanted().HTTPS; port != 0 && port != 443 {
+		host += ":" + strconv.Itoa(int(port))
+	}
+	x.redirect(a, "https://"+host+r.URL.RequestURI(), http.StatusPermanentRedirect)
+	return true
+}
+
 // redirected sends a client elsewhere, if the site wants that.
-func (x *exchange) redirected(a *answer, r *http.Request) bool {
+func (x *exchange) redirected(a *answer) bool {
 	switch o := x.o; {
-	case r.TLS == nil && (o.Secure || x.target.Secure && !o.PlainToo):
-		host := x.host
-		if strings.Contains(host, ":") {
-			host = "[" + host + "]"
-		}
-		if port := x.e.ports.wanted().HTTPS; port != 0 && port != 443 {
-			host += ":" + strconv.Itoa(int(port))
-		}
-		x.redirect(a, "https://"+host+r.URL.RequestURI(), http.StatusPermanentRedirect)
 	case o.Redirect != nil:
 		x.redirect(a, o.Redirect.To, o.Redirect.Code)
 	case o.Root != "" && x.path == "/":

@@ -29,7 +29,7 @@ func TestAnnotationsBecomeOptions(t *testing.T) {
 		{"whitelist-source-range: '10.0.0.0/8, ::1'", `{"allow":["10.0.0.0/8","::1/128"]}`, ""},
 		{"denylist-source-range: 10.1.2.3/8", `{"deny":["10.0.0.0/8"]}`, ""},
 		{"whitelist-source-range: '10.0.0.0/8,x'", `{"deny":["0.0.0.0/0","::/0"]}`, `annotation nginx.ingress.kubernetes.io/whitelist-source-range is not obeyed: "x" is no address: nobody is let in`},
-		{"auth-tls-secret: team/ca", `{"deny":["0.0.0.0/0","::/0"]}`, `annotation nginx.ingress.kubernetes.io/auth-tls-secret is not obeyed: nobody is asked for that: nobody is let in`},
+		{"auth-snippet: x", `{"deny":["0.0.0.0/0","::/0"]}`, `annotation nginx.ingress.kubernetes.io/auth-snippet is not obeyed: nobody is asked for that: nobody is let in`},
 		{"auth-url: http://auth.example.com/ask", `{"auth":{"url":"http://auth.example.com/ask"}}`, ""},
 		{
 			"auth-url: http://web.team.svc.cluster.local/ask?from=$host\nauth-method: POST\nauth-response-headers: X-User,X-Group\nauth-signin: https://$host/in?rd=$escaped_request_uri\nauth-signin-redirect-param: to",

@@ -92,6 +92,7 @@ type compiler struct {
 
 	regex, canary, cors, sticky, basic bool // what the annotations ask for: the paths are expressions, and so on
 	verifies, asks                     bool // likewise: backends must be known by certificates, and are asked for by a name
+	unproved                           bool // how clients are to be known cannot be had
 }
 
 func (c *compiler) problem(reason, format string, args ...any) {

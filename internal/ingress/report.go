@@ -83,7 +83,7 @@ func (*read) Slices(string, string) []*discoveryv1.EndpointSlice { return nil }
 // Secret returns one; if none was read, one that says nothing that could be wrong.
 func (r *read) Secret(namespace, name string) *corev1.Secret {
 	if len(r.secrets) == 0 {
-		return &corev1.Secret{Data: map[string][]byte{"auth": nil}}
+		return &corev1.Secret{Data: map[string][]byte{"auth": nil, caKey: nil}}
 	}
 	return r.secrets[cache.Key(namespace, name)]
 }

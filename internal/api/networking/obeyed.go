@@ -42,6 +42,9 @@ const AnnotationAuthSecret = AnnotationPrefix + "auth-secret"
 // AnnotationProxySecret names the Secret of how the backends of an Ingress are known that speak TLS, and of what they are shown.
 const AnnotationProxySecret = AnnotationPrefix + "proxy-ssl-secret"
 
+// AnnotationClientSecret names the Secret with the authorities by which clients of an Ingress are known.
+const AnnotationClientSecret = AnnotationPrefix + "auth-tls-secret"
+
 // The indexes of Ingresses, by namespace/name of what they name.
 const (
 	IndexSecret  = "secret"
@@ -83,7 +86,7 @@ func ClassOf(i *networkingv1.Ingress) (name string, said bool) {
 }
 
 // SecretsOf are the names of the Secrets of its own namespace that an Ingress needs for its
-// certificates, for those of its backends, and for who may log in, without repetition. Those of other namespaces are none of its business.
+// certificates, for those of its backends and its clients, and for who may log in, without repetition. Those of other namespaces are none of its business.
 func SecretsOf(i *networkingv1.Ingress) (names []string) {
 	add := func(name string) {
 		if name != "" && !slices.Contains(names, name) {
@@ -93,7 +96,7 @@ func SecretsOf(i *networkingv1.Ingress) (names []string) {
 	for n := range i.Spec.TLS {
 		add(i.Spec.TLS[n].SecretName)
 	}
-	for _, annotation := range []string{AnnotationAuthSecret, AnnotationProxySecret} {
+	for _, annotation := range []string{AnnotationAuthSecret, AnnotationClientSecret, AnnotationProxySecret} {
 		if name, ok := SecretOf(i, annotation); ok {
 			add(name)
 		}

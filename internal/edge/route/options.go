@@ -47,6 +47,7 @@ type Options struct {
 	Allow []netip.Prefix `json:"allow,omitempty"` // none: everybody
 	Deny  []netip.Prefix `json:"deny,omitempty"`
 
+	Proof  *Proof  `json:"proof,omitempty"`
 	Login  *Login  `json:"login,omitempty"`
 	Auth   *Auth   `json:"auth,omitempty"`
 	Limits *Limits `json:"limits,omitempty"`
@@ -64,6 +65,32 @@ type Redirect struct {
 	To   string `json:"to"`
 	Code int    `json:"code"`
 }
+
+// Proof says how clients are known by their certificates. It holds for the hosts of the site, whichever site a request is
+// for: that of the oldest that has one.
+type Proof struct {
+	Authorities []byte    `json:"authorities,omitempty"` // PEM; none: nobody is let in
+	Revoked     []byte    `json:"revoked,omitempty"`     // PEM, lists of what they have taken back; none: nobody looks
+	Depth       int       `json:"depth,omitempty"`       // how many certificates may stand between a client's and an authority's
+	Mode        ProofMode `json:"mode,omitempty"`
+	Subject     string    `json:"subject,omitempty"` // expression for the name of who may pass; empty: anybody known
+	Pass        bool      `json:"pass,omitempty"`    // upstreams get the certificate too
+	Page        string    `json:"page,omitempty"`    // where those are sent who are not known; empty: they are refused
+}
+
+// ProofMode says who needs a certificate.
+type ProofMode string
+
+// The modes. The zero value is that everybody does.
+const (
+	Required     ProofMode = ""
+	Optional     ProofMode = "optional"     // who has none is let in too
+	AnyAuthority ProofMode = "anyAuthority" // likewise, and whose authority is not known
+	NotAsked     ProofMode = "notAsked"     // nobody
+)
+
+// Asks says that clients are asked for a certificate.
+func (p *Proof) Asks() bool { return p != nil && p.Mode != NotAsked && len(p.Authorities) > 0 }
 
 // Login asks clients for a name and a password.
 type Login struct {

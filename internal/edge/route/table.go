@@ -26,6 +26,7 @@ type host struct {
 	deepest  int                  // number of slashes of the longest prefix
 	patterns []pattern            // the longest first
 	rest     *Target              // nil: nobody takes what matches no rule
+	proof    *Proof               // how clients are known; nil: they need not be
 }
 
 type pattern struct {
@@ -50,6 +51,7 @@ type Target struct {
 	Secure   bool           // the site has TLS for the host
 	Canaries []*Target      // that get a part of the requests
 	Action   *Action        // nil: the upstream gets the request
+	Proof    *Proof         // how clients are known; nil: they need not be
 	When     *When          // nil: always
 }
 
@@ -180,6 +182,11 @@ func (t *Table) ordered(sites []string) []string {
 func (t *Table) build(name string, sites []string) *host {
 	h := &host{sites: sites, exact: map[string][]*Target{}, prefix: map[string][]*Target{}}
 	for _, key := range sites {
+		if s := t.sites[key]; s.Options != nil && s.Options.Proof != nil && s.Options.Canary == nil && h.proof == nil {
+			h.proof = s.Options.Proof
+		}
+	}
+	for _, key := range sites {
 		if s := t.sites[key]; s.Options == nil || s.Options.Canary == nil {
 			h.add(s, name)
 		}
@@ -207,7 +214,7 @@ func (h *host) add(s *Site, name string) {
 		if r.Host != name {
 			continue
 		}
-		target := &Target{Site: s, Upstream: r.Upstream, Path: r.Path, Secure: secure, When: r.When.compiled()}
+		target := &Target{Site: s, Upstream: r.Upstream, Path: r.Path, Secure: secure, When: r.When.compiled(), Proof: h.proof}
 		if r.Do > 0 && r.Do <= len(s.Actions) {
 			target.Action = &s.Actions[r.Do-1]
 		}
@@ -221,7 +228,7 @@ func (h *host) add(s *Site, name string) {
 		}
 	}
 	if s.Default != "" && h.rest == nil {
-		h.rest = &Target{Site: s, Upstream: s.Default, Secure: secure}
+		h.rest = &Target{Site: s, Upstream: s.Default, Secure: secure, Proof: h.proof}
 	}
 }
 
@@ -347,14 +354,8 @@ func (t *Table) Account(host string) string {
 	return ""
 }
 
-// Find returns where a request for a host and a clean path goes, of which meets says what conditions it
-// meets (nil: none); nil: nobody takes it.
-func (t *Table) Find(name, path string, meets func(*When) bool) *Target {
-	if t == nil {
-		return nil
-	}
-	var tried [3]*host
-	list := tried[:0]
+// asked adds what is asked for a host, one after the other (R2).
+func (t *Table) asked(list []*host, name string) []*host {
 	if name != "" && name[0] != '.' { // which is how those below a star are kept
 		if h := t.hosts[name]; h != nil {
 			list = append(list, h)
@@ -376,6 +377,31 @@ func (t *Table) Find(name, path string, meets func(*When) bool) *Target {
 	if h := t.hosts[""]; h != nil {
 		list = append(list, h)
 	}
+	return list
+}
+
+// Proofs are those that a request for a host may need, the most likely first.
+func (t *Table) Proofs(name string) (list []*Proof) {
+	if t == nil {
+		return nil
+	}
+	var tried [3]*host
+	for _, h := range t.asked(tried[:0], name) {
+		if h.proof != nil {
+			list = append(list, h.proof)
+		}
+	}
+	return list
+}
+
+// Find returns where a request for a host and a clean path goes, of which meets says what conditions it
+// meets (nil: none); nil: nobody takes it.
+func (t *Table) Find(name, path string, meets func(*When) bool) *Target {
+	if t == nil {
+		return nil
+	}
+	var tried [3]*host
+	list := t.asked(tried[:0], name)
 	for _, h := range list { // R2
 		if target := h.find(path, meets); target != nil {
 			return target

@@ -18,8 +18,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// programs holds what build/runtime/build.sh packed: NAME.zst for each program
-// and their manifest. Without them it holds a README only.
+// programs holds what build/runtime/build.sh packed: NAME.zst for each stream of
+// programs and their manifest. Without them it holds a README only.
 //
 //go:embed embedded
 var programs embed.FS
@@ -30,9 +30,11 @@ var ErrNotBuilt = errors.New("the embedded container runtime is not part of this
 
 // program is one line of the manifest.
 type program struct {
-	sum  string // hexadecimal sha256 of the unpacked program
-	size int64
-	name string
+	sum    string // hexadecimal sha256 of the unpacked program
+	size   int64
+	name   string
+	stream string // which stream it is in
+	at     int64  // where that has it
 }
 
 func readManifest() ([]program, error) {
@@ -43,16 +45,18 @@ func readManifest() ([]program, error) {
 		return nil, fmt.Errorf("read manifest of embedded programs: %w", err)
 	}
 	var list []program
+	ends := map[string]int64{} // of what was named of each stream
 	for line := range strings.Lines(string(data)) {
 		f := strings.Fields(line)
-		if len(f) != 3 {
+		if len(f) != 4 {
 			continue // the stamp
 		}
 		size, err := strconv.ParseInt(f[1], 10, 64)
 		if err != nil {
 			return nil, fmt.Errorf("read manifest of embedded programs: %w", err)
 		}
-		list = append(list, program{sum: f[0], size: size, name: f[2]})
+		list = append(list, program{sum: f[0], size: size, name: f[2], stream: f[3], at: ends[f[3]]})
+		ends[f[3]] += size
 	}
 	return list, nil
 }
@@ -98,37 +102,29 @@ func unpack(dir string, list []program) (written int, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, fmt.Errorf("unpack programs: %w", err)
 	}
-	var wg sync.WaitGroup
-	errs := make([]error, len(list))
-	for i, p := range list {
-		if line, err := recorded(dir, p); err == nil && bytes.Contains(have, []byte(line)) {
-			continue
+	var missing []program
+	for _, p := range list {
+		if line, err := recorded(dir, p); err != nil || !bytes.Contains(have, []byte(line)) {
+			missing = append(missing, p)
 		}
-		written++
-		wg.Go(func() {
-			if err := unpackProgram(dir, p); err != nil {
-				errs[i] = fmt.Errorf("unpack %s to %s: %w", p.name, dir, err)
-			}
-		})
 	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := writePrograms(dir, missing); err != nil {
 		return 0, err
 	}
 	var want bytes.Buffer
 	for _, p := range list {
 		line, err := recorded(dir, p)
 		if err != nil {
-			return written, fmt.Errorf("unpack programs: %w", err)
+			return len(missing), fmt.Errorf("unpack programs: %w", err)
 		}
 		want.WriteString(line)
 	}
-	if written > 0 || !bytes.Equal(have, want.Bytes()) {
+	if len(missing) > 0 || !bytes.Equal(have, want.Bytes()) {
 		if err := replaceFile(record, want.Bytes(), 0o644); err != nil {
-			return written, fmt.Errorf("unpack programs: %w", err)
+			return len(missing), fmt.Errorf("unpack programs: %w", err)
 		}
 	}
-	return written, nil
+	return len(missing), nil
 }
 
 // recorded is the line of the record about a program on disk. It changes with
@@ -141,17 +137,39 @@ func recorded(dir string, p program) (string, error) {
 	return fmt.Sprintf("%s %d %v %d %s\n", p.sum, st.Size(), st.Mode(), st.ModTime().UnixNano(), p.name), nil
 }
 
-func unpackProgram(dir string, p program) error {
-	data, err := programContent(p)
-	if err != nil {
-		return err
+// writePrograms unpacks programs to a directory: each stream once, and then all of its programs
+// at a time, since each waits for the disk.
+func writePrograms(dir string, list []program) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(list))
+	streams := map[string][]byte{}
+	for i, p := range list {
+		if _, ok := streams[p.stream]; !ok {
+			data, err := unpackStream(p.stream)
+			if err != nil {
+				errs[i] = fmt.Errorf("unpack %s: %w", p.name, err)
+				continue
+			}
+			streams[p.stream] = data
+		}
+		data := streams[p.stream]
+		wg.Go(func() {
+			data, err := p.content(data)
+			if err == nil {
+				err = replaceFile(filepath.Join(dir, p.name), data, 0o755)
+			}
+			if err != nil {
+				errs[i] = fmt.Errorf("unpack %s to %s: %w", p.name, dir, err)
+			}
+		})
 	}
-	return replaceFile(filepath.Join(dir, p.name), data, 0o755)
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
-// programContent returns the bytes of an embedded program.
-func programContent(p program) ([]byte, error) {
-	packed, err := programs.ReadFile("embedded/" + p.name + ".zst")
+// unpackStream returns the programs of a stream, one after the other.
+func unpackStream(name string) ([]byte, error) {
+	packed, err := programs.ReadFile("embedded/" + name + ".zst")
 	if err != nil {
 		return nil, err
 	}
@@ -160,10 +178,15 @@ func programContent(p program) ([]byte, error) {
 		return nil, err
 	}
 	defer r.Close()
-	data, err := r.DecodeAll(packed, make([]byte, 0, p.size))
-	if err != nil {
-		return nil, err
+	return r.DecodeAll(packed, nil) // whose head says how large it is
+}
+
+// content is the program in the stream that holds it.
+func (p program) content(stream []byte) ([]byte, error) {
+	if int64(len(stream)) < p.at+p.size {
+		return nil, errors.New("what is embedded is shorter than the manifest says")
 	}
+	data := stream[p.at : p.at+p.size]
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != p.sum {
 		return nil, errors.New("embedded program does not have the hash that the manifest gives")
 	}

@@ -49,7 +49,11 @@ func pauseImage() (ociimage.Image, error) {
 		if p.name != "pause" {
 			continue
 		}
-		data, err := programContent(p)
+		stream, err := unpackStream(p.stream)
+		if err != nil {
+			return ociimage.Image{}, fmt.Errorf("unpack pause: %w", err)
+		}
+		data, err := p.content(stream)
 		if err != nil {
 			return ociimage.Image{}, fmt.Errorf("unpack pause: %w", err)
 		}

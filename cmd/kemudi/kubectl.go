@@ -10,6 +10,7 @@ import (
 	"k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/kemudi/kemudi/internal/cluster"
+	_ "github.com/kemudi/kemudi/internal/english" // before kubectl's packages, whose texts it spares this process to look up
 	"github.com/kemudi/kemudi/internal/up"
 )
 

@@ -14,7 +14,7 @@ import (
 // the child y alone, which goes before "x/*", and "x" beside them is then what is
 // left of the folder.
 const layers = `
-accept version
+accept english version
 trace texttest apiserver/openapi/markers
 carry corefile dump features inotify linger task obs layout
 ociimage scavenge edge/lines edge/passwd edge/route
@@ -67,7 +67,7 @@ var testOnly = []string{"trace", "texttest", "admission/admissiontest", "audit/a
 
 // commandImports lists what cmd may import of internal/: wiring, and what
 // turns flags and output into words.
-var commandImports = []string{"cluster", "edge", "cloudmanager", "parts", "up", "fleet", "join", "container", "obs", "version"}
+var commandImports = []string{"cluster", "edge", "cloudmanager", "parts", "up", "fleet", "join", "container", "obs", "english", "version"}
 
 // ranks maps a unit to its layer, counted from the bottom.
 func ranks() map[string]int {

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
 	smd "sigs.k8s.io/structured-merge-diff/v6/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
@@ -19,9 +18,11 @@ import (
 )
 
 // types is the schema of the libraries' kinds, which is the same for all. Reading
-// it takes about 0.1 s, so it waits for the first use.
+// it takes some milliseconds, so it waits for the first use.
 var types = sync.OnceValue(func() managedfields.TypeConverter {
-	return applyconfigurations.NewTypeConverter(scheme.Scheme)
+	parser := &typed.Parser{}
+	parser.Schema.Types = readSchema(packedSchema)
+	return managedfields.NewSchemeTypeConverter(scheme.Scheme, parser)
 })
 
 // typesOf is the schema of a kind in all its versions. Where the Go type of one is our

@@ -110,6 +110,8 @@ const (
 	// Until then what is written is in memory.
 	batchInterval = 5 * time.Minute
 	batchLimit    = 1000
+	// How often etcd looks whether it is being made an older version, which nobody asks it for.
+	downgradeInterval = time.Minute
 	// The log is read as a whole, twice, on each start.
 	logFiles        = 2
 	logSegmentBytes = 16 << 20
@@ -159,6 +161,7 @@ func (o Options) config() (*embed.Config, error) {
 	}
 	c.MaxWalFiles, c.MaxSnapFiles = logFiles, logFiles
 	c.BackendBatchInterval, c.BackendBatchLimit = batchInterval, batchLimit
+	c.DowngradeCheckTime = downgradeInterval
 	c.QuotaBackendBytes = o.Quota
 	// The limit is on the encoded request; leave room around the values.
 	c.MaxRequestBytes = store.MaxTxnBytes + 512<<10

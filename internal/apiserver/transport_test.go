@@ -91,6 +91,8 @@ var onMemoryOnly = map[string]string{
 	"TestWhoCallsDeprecatedVersionsIsKnownOverRestarts":  "asks little of a store, and tells callers by the address that connections of tests do not have",
 	"TestNodesAgentAloneOpensItsTunnel":                  "has real connections already, and asks little of a store",
 	"TestWebSocketsToPodsNeedTheRightToCreate":           "is about what comes before the store",
+	"TestTellsOfRequestsInNativeHistograms":              "asks nothing of a store",
+	"TestMetricsCountAddressesAndPortsThatAreGiven":      "counts what is claimed, which others try on etcd",
 }
 
 // TestEveryTestRunsOnEtcdAsWell, unless onMemoryOnly says why not.

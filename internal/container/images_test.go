@@ -372,7 +372,7 @@ func TestImportOnAFullDiskLeavesRoomAgain(t *testing.T) {
 	if err := os.MkdirAll(h.o.DataDir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Mount("tmpfs", h.o.DataDir, "tmpfs", 0, "size=80m"); err != nil {
+	if err := unix.Mount("tmpfs", h.o.DataDir, "tmpfs", 0, "size=74m"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // runs before the directory is removed

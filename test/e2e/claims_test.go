@@ -183,7 +183,7 @@ func testPersistentVolumes(t *testing.T, c *cluster) {
 	for _, tc := range []struct{ name, source, want, failed string }{
 		{"path", "hostPath: {path: " + host + ", type: Directory}", `content of file "/v/file": from the host`, ""},
 		{"local", "local: {path: " + host + "}", `content of file "/v/file": from the host`, ""},
-		{"missing", "local: {path: " + host + "/missing}", "", `MountVolume.SetUp failed for volume "` + ns + `-missing" : path "` + host + `/missing" does not exist`},
+		{"missing", "local: {path: " + host + "/missing}", "", `MountVolume.NewMounter initialization failed for volume "` + ns + `-missing" : path "` + host + `/missing" does not exist`},
 		{"driver", "csi: {driver: csi.example.com, volumeHandle: x}", "", `MountVolume.MountDevice failed for volume "` + ns + `-driver" : kubernetes.io/csi: attacher.MountDevice failed to create newCsiDriverClient: driver name csi.example.com not found in the list of registered CSI drivers`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -355,6 +355,7 @@ func TestPortThatAServiceTakesIsTold(t *testing.T) {
 	told(2, served)
 	// It came before the node had the address.
 	b.api.Put(taker("192.0.2.9"))
+	node = node.DeepCopy()
 	node.Status.Addresses[0].Address = "192.0.2.9"
 	b.api.Put(node)
 	told(1, "IngressPortTaken Service team/gw has "+strings.Replace(at, "192.0.2.1", "192.0.2.9", 1))

@@ -40,7 +40,7 @@ func e2eDriver(t *testing.T, m *machine) {
 			containers: [{name: c, image: `+busybox+`, command: [sh, -c, "trap exit TERM; sleep 4321 & wait"], `+mounts+`}]}`)
 	}
 	pod("disk-1", "volumeMounts: [{name: files, mountPath: /files}, {name: own, mountPath: /own}], volumeDevices: [{name: device, devicePath: /dev/xvda}]")
-	pod("disk-2", "volumeMounts: [{name: files, mountPath: /files}, {name: files, mountPath: /part, subPath: some/part}]")
+	pod("disk-2", "volumeMounts: [{name: files, mountPath: /files}, {name: files, mountPath: /part, subPath: some/part}, {name: own, mountPath: /own}], volumeDevices: [{name: device, devicePath: /dev/xvda}]")
 	one := m.ready("disk-1")
 	m.ready("disk-2")
 	if got := m.exec("disk-1", "sh", "-c", "echo text >/files/file; echo mine >/own/file; stat -c '%F %t:%T' /dev/xvda; stat -c %g /files"); got != "block special file 7:0\n4321\n" {

@@ -1,9 +1,13 @@
 package ingress
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/api/networking"
 	"github.com/kemudi/kemudi/internal/edge/route"
@@ -131,4 +135,17 @@ var readers = map[string]reader{
 	"whitelist-source-range":                prefixes(func(o *route.Options) *prefixList { return &o.Allow }),
 	"allowlist-source-range":                prefixes(func(o *route.Options) *prefixList { return &o.Allow }),
 	"x-forwarded-prefix":                    text(func(o *route.Options, v string) { o.Prefix = v }),
+}
+
+// secretOf finds the Secret that an annotation names.
+func (c *compiler) secretOf(annotation string) (name string, _ *corev1.Secret, _ error) {
+	name, ok := networking.SecretOf(c.i, annotation)
+	if !ok {
+		return "", nil, errors.New("it names no secret of the Ingress's own namespace")
+	}
+	s := c.known.Secret(c.i.Namespace, name)
+	if s == nil {
+		return name, nil, fmt.Errorf("secret %q does not exist", name)
+	}
+	return name, s, nil
 }

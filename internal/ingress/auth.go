@@ -2,7 +2,6 @@ package ingress
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -142,13 +141,9 @@ func (c *compiler) login(o *route.Options) {
 
 // users reads a Secret: a file of htpasswd in its key auth, or a user a key.
 func (c *compiler) users(l *route.Login) error {
-	name, ok := networking.SecretOf(c.i, networking.AnnotationAuthSecret)
-	if !ok {
-		return errors.New("it names no secret of the Ingress's own namespace")
-	}
-	s := c.known.Secret(c.i.Namespace, name)
-	if s == nil {
-		return fmt.Errorf("secret %q does not exist", name)
+	name, s, err := c.secretOf(networking.AnnotationAuthSecret)
+	if err != nil {
+		return err
 	}
 	var problems []string
 	if c.i.Annotations[networking.AnnotationPrefix+"auth-secret-type"] == "auth-map" {

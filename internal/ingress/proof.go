@@ -3,7 +3,6 @@ package ingress
 import (
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -85,13 +84,9 @@ func (c *compiler) unknowable(o *route.Options) {
 
 // proved reads the Secret: ca.crt has the authorities, and ca.crl, if it is there, what they have taken back.
 func (c *compiler) proved(p *route.Proof) error {
-	name, ok := networking.SecretOf(c.i, networking.AnnotationClientSecret)
-	if !ok {
-		return errors.New("it names no secret of the Ingress's own namespace")
-	}
-	s := c.known.Secret(c.i.Namespace, name)
-	if s == nil {
-		return fmt.Errorf("secret %q does not exist", name)
+	name, s, err := c.secretOf(networking.AnnotationClientSecret)
+	if err != nil {
+		return err
 	}
 	if err := authoritiesOf(s, p); err != nil {
 		return fmt.Errorf("secret %q: %w", name, err)

@@ -2,7 +2,6 @@ package ingress
 
 import (
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -77,13 +76,9 @@ func (c *compiler) trusted(t *route.Trust) error {
 	if _, named := c.i.Annotations[networking.AnnotationProxySecret]; !named {
 		return nil // the machine's authorities
 	}
-	name, ok := networking.SecretOf(c.i, networking.AnnotationProxySecret)
-	if !ok {
-		return errors.New("it names no secret of the Ingress's own namespace")
-	}
-	s := c.known.Secret(c.i.Namespace, name)
-	if s == nil {
-		return fmt.Errorf("secret %q does not exist", name)
+	name, s, err := c.secretOf(networking.AnnotationProxySecret)
+	if err != nil {
+		return err
 	}
 	authorities, shown, err := Trusted(s)
 	if err != nil {

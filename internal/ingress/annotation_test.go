@@ -75,12 +75,17 @@ func TestAnnotationsBecomeOptions(t *testing.T) {
 		if got := show(t, c.Site.Options); got != tc.want {
 			t.Errorf("%q: got %s, want %s", tc.annotations, got, tc.want)
 		}
-		var problems []string
-		for _, p := range c.Problems {
-			problems = append(problems, p.Message)
-		}
-		if got := strings.Join(problems, "\n"); got != tc.problems {
+		if got := problemsOf(c); got != tc.problems {
 			t.Errorf("%q: got problems %q, want %q", tc.annotations, got, tc.problems)
 		}
 	}
+}
+
+// problemsOf are the messages of all problems, a line each.
+func problemsOf(c *Compiled) string {
+	var out []string
+	for _, p := range c.Problems {
+		out = append(out, p.Message)
+	}
+	return strings.Join(out, "\n")
 }

@@ -50,11 +50,7 @@ func TestClientsAreKnownAsAnnotationsSay(t *testing.T) {
 		if got := strings.ReplaceAll(show(t, c.Site.Options), base64.StdEncoding.EncodeToString(chain), "CA"); got != tc.want {
 			t.Errorf("%q: got %s, want %s", tc.annotations, got, tc.want)
 		}
-		var problems []string
-		for _, p := range c.Problems {
-			problems = append(problems, p.Message)
-		}
-		if got := strings.Join(problems, "\n"); got != tc.problems {
+		if got := problemsOf(c); got != tc.problems {
 			t.Errorf("%q: got problems %q, want %q", tc.annotations, got, tc.problems)
 		}
 		if strings.Contains(tc.want, "CA") && !slices.Contains(c.Secrets, "team/ca") {

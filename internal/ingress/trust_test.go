@@ -72,11 +72,7 @@ func TestBackendsAreKnownAsAnnotationsSay(t *testing.T) {
 		if got := strings.ReplaceAll(show(t, c.Site.Options), base64.StdEncoding.EncodeToString(chain), "CA"); got != tc.want {
 			t.Errorf("%q: got %s, want %s", tc.annotations, got, tc.want)
 		}
-		var problems []string
-		for _, p := range c.Problems {
-			problems = append(problems, p.Message)
-		}
-		if got := strings.Join(problems, "\n"); got != tc.problems {
+		if got := problemsOf(c); got != tc.problems {
 			t.Errorf("%q: got problems %q, want %q", tc.annotations, got, tc.problems)
 		}
 		if name := i.Annotations["nginx.ingress.kubernetes.io/proxy-ssl-secret"]; name == "all" && !slices.Contains(c.Secrets, "team/all") {

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 
 	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 )
 
 // ErrDamaged says that the files of the data directory cannot be used.
@@ -19,25 +21,25 @@ var ErrDamaged = errors.New("the store's files are damaged")
 
 // checkFiles looks at what etcd would end the process for, or would quietly make
 // little sense of: a database that cannot be opened, or is there without its log.
-// It returns the number of the last entry of the log that the database knows.
-func (o Options) checkFiles() (applied uint64, err error) {
+// It returns what the database says of itself.
+func (o Options) checkFiles() (known, error) {
 	db := filepath.Join(o.member(), "snap", "db")
 	info, err := os.Stat(db)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
-		return 0, nil // a first start, or one that was cut off
+		return known{}, nil // a first start, or one that was cut off
 	}
 	if err != nil {
-		return 0, fmt.Errorf("look at the database: %w", err)
+		return known{}, fmt.Errorf("look at the database: %w", err)
 	}
-	applied, err = lastApplied(db)
+	k, err := knownTo(db)
 	if err != nil {
-		return 0, o.damaged(fmt.Errorf("open the database %s: %w", db, err))
+		return known{}, o.damaged(fmt.Errorf("open the database %s: %w", db, err))
 	}
 	logs, err := o.logs()
-	if err == nil && len(logs) == 0 && applied > 0 {
-		return 0, o.damaged(fmt.Errorf("the write-ahead log that belongs to %s is missing from %s", db, filepath.Join(o.member(), "wal")))
+	if err == nil && len(logs) == 0 && k.applied > 0 {
+		return known{}, o.damaged(fmt.Errorf("the write-ahead log that belongs to %s is missing from %s", db, filepath.Join(o.member(), "wal")))
 	}
-	return applied, nil
+	return k, nil
 }
 
 // cutOff says that the log ends before what the database knows: etcd has taken
@@ -78,8 +80,13 @@ func (o Options) damaged(err error) error {
 	return fmt.Errorf("%w: %w; stop the server and put back a copy of the whole directory %s, or remove that directory to start with an empty cluster", ErrDamaged, err, o.dir())
 }
 
-// lastApplied is the number of the last entry of the log that a database knows; 0: none.
-func lastApplied(db string) (n uint64, err error) {
+// known is what a database says of itself.
+type known struct {
+	applied uint64 // the number of the last entry of the log that it has; 0: none
+	voters  int    // the members that are no learners
+}
+
+func knownTo(db string) (k known, err error) {
 	defer func() {
 		if r := recover(); r != nil { // how the library tells of pages that make no sense
 			err = fmt.Errorf("%v", r)
@@ -88,16 +95,29 @@ func lastApplied(db string) (n uint64, err error) {
 	// What it does not check at once is the free list: etcd reads that as well.
 	b, err := bbolt.Open(db, 0o600, &bbolt.Options{ReadOnly: true, PreLoadFreelist: true, Timeout: time.Second})
 	if err != nil {
-		return 0, err
+		return known{}, err
 	}
 	defer b.Close() // of what was only read
 	err = b.View(func(tx *bbolt.Tx) error {
 		if meta := tx.Bucket([]byte("meta")); meta != nil {
 			if v := meta.Get([]byte("consistent_index")); len(v) == 8 {
-				n = binary.BigEndian.Uint64(v)
+				k.applied = binary.BigEndian.Uint64(v)
 			}
 		}
-		return nil
+		members := tx.Bucket([]byte("members"))
+		if members == nil {
+			return nil
+		}
+		return members.ForEach(func(_, v []byte) error {
+			var m membership.Member
+			if err := json.Unmarshal(v, &m); err != nil {
+				return fmt.Errorf("read a member: %w", err)
+			}
+			if !m.IsLearner {
+				k.voters++
+			}
+			return nil
+		})
 	})
-	return n, err
+	return k, err
 }

@@ -108,15 +108,20 @@ func (o Options) open(forced bool) (*member, error) {
 	if err := o.clearStillborn(); err != nil {
 		return nil, err
 	}
-	applied, err := o.checkFiles()
+	k, err := o.checkFiles()
 	if err != nil {
 		return nil, err
+	}
+	if !forced {
+		if err := o.settleParting(k); err != nil {
+			return nil, err
+		}
 	}
 	e, err := o.start(c)
 	if err != nil {
 		return nil, err
 	}
 	m := o.newMember(e)
-	m.applied, m.forced = applied, forced
+	m.applied, m.forced = k.applied, forced
 	return m, nil
 }

@@ -16,7 +16,7 @@ import (
 const layers = `
 accept english version
 trace texttest apiserver/openapi/markers
-carry corefile dump features inotify linger task obs layout
+carry corefile dump features inotify linger rawconn task obs layout
 ociimage scavenge edge/lines edge/passwd edge/route
 announce store cloud container dialback edge podnet
 cel hook resource wire reach

@@ -318,7 +318,7 @@ func (s *server) serve(sg *stages, st state) error {
 	})
 	asks := &standings{s: s}
 	if st.own != nil {
-		st.own.AskLeader(asks.ask)
+		st.own.AskOthers(asks.ask)
 	}
 	s.believed.told = trust.NewPublisher(s.plane.Admin(), s.trust, s.o.Logger)
 	l, config, err := s.listen(g.Context())
@@ -364,7 +364,7 @@ func (s *server) serve(sg *stages, st state) error {
 	g.Go("leave other servers", func(ctx context.Context) error {
 		<-ctx.Done()
 		s.plane.Leave()
-		asks.forget()
+		asks.close()
 		return nil
 	})
 	if len(s.o.VirtualIPs) > 0 {

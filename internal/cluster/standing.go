@@ -2,10 +2,11 @@ package cluster
 
 import (
 	"context"
-	"crypto/tls"
-	"encoding/json"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -17,18 +18,25 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
+	"github.com/kemudi/kemudi/internal/rawconn"
 	"github.com/kemudi/kemudi/internal/store/etcd"
 )
 
-// standingPath is where a server whose part of the store leads is asked how far the log is, by
-// the ID of who asks.
-const standingPath = "/kemudi.io/v1/store/standing"
-
-// maxStanding bounds the answer, in bytes.
-const maxStanding = 4096
+// Servers ask each other how far the store's log is by connections that are kept (decision 057): who
+// asks names its member once, sends a byte for each question, and gets a standing for it, before it
+// may send the next.
+const (
+	standingPath     = rawconn.PathPrefix + "standing"
+	standingProtocol = "kemudi-standing/1"
+	standingBytes    = 1 + 4*8 // whether it leads; who it is, whom it follows, its term, its index
+	// A connection by which nobody asks for so long is given up.
+	standingIdle = time.Minute
+	// An answer has room on the way: who does not take it has gone.
+	standingWrite = time.Second
+)
 
 // standing answers other servers, by GET.
-func (m *seats) standing(ctx context.Context, q apiserver.PlainRequest) (any, error) {
+func (m *seats) standing(_ context.Context, q apiserver.PlainRequest) (any, error) {
 	if !slices.Contains(q.User.GetGroups(), user.SystemPrivilegedGroup) {
 		return nil, refusal.BadRequest("only servers ask each other how far the store is")
 	}
@@ -36,7 +44,45 @@ func (m *seats) standing(ctx context.Context, q apiserver.PlainRequest) (any, er
 	if err != nil {
 		return nil, refusal.BadRequest("asker: want the ID of a member of the store, in hexadecimal")
 	}
-	return m.store.Standing(ctx, asker)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !rawconn.Asks(r, standingProtocol) {
+			http.Error(w, "how far the store is, is asked over HTTP/1.1 with the header Upgrade: "+standingProtocol, http.StatusBadRequest)
+			return
+		}
+		conn, err := rawconn.TakeOver(w, standingProtocol, nil)
+		if err != nil {
+			return // it has gone
+		}
+		m.answer(r.Context(), conn, asker)
+	}), nil
+}
+
+// answer answers the questions that come by a connection, until it is given up or ctx ends.
+func (m *seats) answer(ctx context.Context, conn net.Conn, asker uint64) {
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	var b [standingBytes]byte
+	for {
+		_ = conn.SetDeadline(time.Now().Add(standingIdle)) // one that is closed fails below
+		if _, err := io.ReadFull(conn, b[:1]); err != nil {
+			return
+		}
+		at, err := m.store.Standing(ctx, asker)
+		if err != nil {
+			return
+		}
+		b[0] = 0
+		if at.Leads {
+			b[0] = 1
+		}
+		for i, n := range []uint64{at.Member, at.Follows, at.Term, at.Index} {
+			binary.BigEndian.PutUint64(b[1+8*i:], n)
+		}
+		_ = conn.SetDeadline(time.Now().Add(standingWrite))
+		if _, err := conn.Write(b[:]); err != nil {
+			return
+		}
+	}
 }
 
 // standings asks other servers. The zero value is of a server that has none.
@@ -44,72 +90,98 @@ type standings struct {
 	s  *server
 	mu struct {
 		sync.Mutex
-		client *http.Client // nil: it is to be made of the certificates that there are now
+		lines map[string]net.Conn // by the servers' URLs
+		last  string              // whose answer was of use; "": nobody's
+		over  bool
 	}
 }
 
-// ask asks the server that has one of the leader's hosts.
-func (a *standings) ask(ctx context.Context, of etcd.Leader) (etcd.Standing, error) {
-	for _, server := range (nodes{a.s}).others() {
+var errNoMoreQuestions = errors.New("this server stops")
+
+// ask asks the server that has one of the other's hosts. There is one question at a time, of a
+// bounded time each: those who come meanwhile share the next one.
+func (a *standings) ask(ctx context.Context, of etcd.Other) (etcd.Standing, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	servers := (nodes{a.s}).others()
+	if i := slices.Index(servers, a.mu.last); i > 0 {
+		servers[0], servers[i] = servers[i], servers[0]
+	}
+	for _, server := range servers {
 		at, err := url.Parse(server)
 		if err != nil || !slices.Contains(of.Hosts, at.Hostname()) {
 			continue
 		}
 		at.Path, at.RawQuery = standingPath, url.Values{"asker": {strconv.FormatUint(of.Asker, 16)}}.Encode()
-		said, err := a.get(ctx, at.String())
+		said, err := a.question(ctx, server, at)
 		if err != nil {
-			a.forget()
-			return said, err
+			return said, fmt.Errorf("ask how far the store is: %w", err)
 		}
-		if said.Confirms { // else it may be another server of that machine
+		if said.Pairs(of.Asker) { // else it may be another server of that machine
+			a.mu.last = server
 			return said, nil
 		}
 	}
-	return etcd.Standing{}, fmt.Errorf("no server at %v leads the store", of.Hosts)
+	return etcd.Standing{}, fmt.Errorf("no server at %v leads the store, or follows who asks", of.Hosts)
 }
 
-func (a *standings) get(ctx context.Context, from string) (said etcd.Standing, _ error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+// question asks one server, by the connection that is kept to it. It may have been given up at the other end.
+func (a *standings) question(ctx context.Context, server string, at *url.URL) (etcd.Standing, error) {
+	if kept := a.mu.lines[server]; kept != nil {
+		said, err := inquire(ctx, kept)
+		if err == nil {
+			return said, nil
+		}
+		_ = kept.Close()
+		delete(a.mu.lines, server)
+		if ctx.Err() != nil {
+			return said, err
+		}
+	}
+	if a.mu.over {
+		return etcd.Standing{}, errNoMoreQuestions
+	}
+	call := rawconn.Caller{CA: a.s.pki.CA.Pool(), Certificate: a.s.pki.KubeletClientCertificate}
+	conn, _, err := call.Call(ctx, at, http.Header{"Upgrade": {standingProtocol}})
 	if err != nil {
-		return said, fmt.Errorf("ask the leader of the store: %w", err)
+		return etcd.Standing{}, err
 	}
-	resp, err := a.client().Do(req)
+	said, err := inquire(ctx, conn)
 	if err != nil {
-		return said, fmt.Errorf("ask the leader of the store: %w", err)
+		_ = conn.Close()
+		return said, err
 	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxStanding))
-	if err != nil {
-		return said, fmt.Errorf("ask the leader of the store: %w", err)
+	if a.mu.lines == nil {
+		a.mu.lines = map[string]net.Conn{}
 	}
-	if resp.StatusCode != http.StatusOK {
-		return said, fmt.Errorf("ask the leader of the store: %s", resp.Status)
-	}
-	if err := json.Unmarshal(data, &said); err != nil {
-		return said, fmt.Errorf("ask the leader of the store: %w", err)
-	}
+	a.mu.lines[server] = conn
 	return said, nil
 }
 
-// client keeps one connection to each server that was asked.
-func (a *standings) client() *http.Client {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.mu.client == nil {
-		a.mu.client = &http.Client{Transport: &http.Transport{
-			TLSClientConfig:   &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: a.s.pki.CA.Pool(), GetClientCertificate: a.s.pki.KubeletClientCertificate},
-			ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute,
-		}}
+// inquire asks by a connection, for as long as ctx says.
+func inquire(ctx context.Context, conn net.Conn) (said etcd.Standing, _ error) {
+	until, _ := ctx.Deadline() // the zero time is for ever
+	if err := conn.SetDeadline(until); err != nil {
+		return said, err
 	}
-	return a.mu.client
+	var b [standingBytes]byte
+	if _, err := conn.Write(b[:1]); err != nil {
+		return said, err
+	}
+	if _, err := io.ReadFull(conn, b[:]); err != nil {
+		return said, err
+	}
+	n := func(i int) uint64 { return binary.BigEndian.Uint64(b[1+8*i:]) }
+	return etcd.Standing{Leads: b[0] == 1, Member: n(0), Follows: n(1), Term: n(2), Index: n(3)}, nil
 }
 
-// forget closes the connections: the next question is asked by new ones.
-func (a *standings) forget() {
+// close closes the connections, for good.
+func (a *standings) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.mu.client != nil {
-		a.mu.client.CloseIdleConnections()
-		a.mu.client = nil
+	a.mu.over = true
+	for server, conn := range a.mu.lines {
+		_ = conn.Close()
+		delete(a.mu.lines, server)
 	}
 }

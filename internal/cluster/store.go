@@ -90,7 +90,7 @@ func (s *server) store(sg *stages) (state, error) {
 	if err != nil {
 		return state{}, err
 	}
-	s.registry.MustRegister(storageSize(st.Size))
+	s.registry.MustRegister(storageSize(st.Size), storeQuestions{st})
 	sg.store.Go("store", func(ctx context.Context) error {
 		err := st.Run(ctx)
 		if errors.Is(err, etcd.ErrRemoved) {

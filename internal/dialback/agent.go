@@ -20,6 +20,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/kemudi/kemudi/internal/carry"
+	"github.com/kemudi/kemudi/internal/rawconn"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -211,14 +212,14 @@ func (a *Agent) open(ctx context.Context, server string) (_ net.Conn, id string,
 		return nil, "", fmt.Errorf("server: %w", err)
 	}
 	at.Path = strings.TrimSuffix(at.Path, "/") + Path(a.o.NodeName)
-	call := caller{
-		ca: a.o.CA, dial: a.o.Dial,
-		certificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return a.o.Certificate() },
+	call := rawconn.Caller{
+		CA: a.o.CA, Dial: a.o.Dial,
+		Certificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return a.o.Certificate() },
 	}
-	conn, id, err := call.upgrade(ctx, at, http.Header{"Upgrade": {protocol}, othersHeader: a.others()})
-	var no *refusal
-	if errors.As(err, &no) {
-		if no.code == http.StatusConflict {
+	conn, answer, err := call.Call(ctx, at, http.Header{"Upgrade": {protocol}, othersHeader: a.others()})
+	id = answer.Get(serverHeader)
+	if no, ok := errors.AsType[*rawconn.Refusal](err); ok {
+		if no.Code == http.StatusConflict {
 			return nil, id, errAnother
 		}
 		err = fmt.Errorf("the server gives no tunnel: %w", err)

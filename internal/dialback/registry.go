@@ -15,6 +15,8 @@ import (
 	"sync"
 
 	"golang.org/x/net/http2"
+
+	"github.com/kemudi/kemudi/internal/rawconn"
 )
 
 // ErrNoTunnel says that a node has no tunnel to this server.
@@ -64,7 +66,7 @@ type tunnel struct {
 // called. Without a channel there is no tunnel. That the request is the node's own has been
 // found out before. An error is one of the request: it is not answered.
 func (r *Registry) Serve(w http.ResponseWriter, req *http.Request, node string) (goesOn <-chan struct{}, end func(), _ error) {
-	if !strings.EqualFold(req.Header.Get("Upgrade"), protocol) || req.ProtoMajor != 1 {
+	if !rawconn.Asks(req, protocol) {
 		return nil, nil, fmt.Errorf("a tunnel is asked for over HTTP/1.1 with the header Upgrade: %s", protocol)
 	}
 	if slices.Contains(req.Header[othersHeader], r.id) && r.Has(node) {
@@ -72,7 +74,7 @@ func (r *Registry) Serve(w http.ResponseWriter, req *http.Request, node string) 
 		http.Error(w, errAnother.Error(), http.StatusConflict)
 		return nil, nil, nil
 	}
-	taken, err := takeOver(w, protocol, r.id)
+	taken, err := rawconn.TakeOver(w, protocol, http.Header{serverHeader: {r.id}})
 	if err != nil {
 		return nil, nil, err
 	}

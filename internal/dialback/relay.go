@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/kemudi/kemudi/internal/carry"
+	"github.com/kemudi/kemudi/internal/rawconn"
 )
 
 // Peers are the other servers, which may have tunnels that this one has not.
@@ -36,10 +37,9 @@ func (p Peers) Dial(ctx context.Context, server, node, address string) (net.Conn
 	}
 	at.Path = strings.TrimSuffix(at.Path, "/") + RelayPath(node)
 	at.RawQuery = url.Values{targetQuery: {address}}.Encode()
-	call := caller{ca: p.CA, certificate: p.Certificate, dial: (&net.Dialer{}).DialContext}
-	conn, _, err := call.upgrade(ctx, at, http.Header{"Upgrade": {relayProtocol}})
-	var no *refusal
-	if errors.As(err, &no) && no.code == http.StatusNotFound && no.text == ErrNoTunnel.Error() {
+	call := rawconn.Caller{CA: p.CA, Certificate: p.Certificate}
+	conn, _, err := call.Call(ctx, at, http.Header{"Upgrade": {relayProtocol}})
+	if no, ok := errors.AsType[*rawconn.Refusal](err); ok && no.Code == http.StatusNotFound && no.Text == ErrNoTunnel.Error() {
 		err = ErrNoTunnel
 	}
 	if err != nil {
@@ -53,7 +53,7 @@ func (p Peers) Dial(ctx context.Context, server, node, address string) (net.Conn
 // been found out before. It returns when the connection, or the request's context, has
 // ended. An error is one of the request: it is not answered.
 func (r *Registry) Relay(w http.ResponseWriter, req *http.Request, node string) error {
-	if !strings.EqualFold(req.Header.Get("Upgrade"), relayProtocol) || req.ProtoMajor != 1 {
+	if !rawconn.Asks(req, relayProtocol) {
 		return fmt.Errorf("a connection to a node is asked for over HTTP/1.1 with the header Upgrade: %s", relayProtocol)
 	}
 	ctx := req.Context()
@@ -67,7 +67,7 @@ func (r *Registry) Relay(w http.ResponseWriter, req *http.Request, node string) 
 		return nil
 	}
 	defer to.Close()
-	from, err := takeOver(w, relayProtocol, r.id)
+	from, err := rawconn.TakeOver(w, relayProtocol, http.Header{serverHeader: {r.id}})
 	if err != nil {
 		return err
 	}

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kemudi/kemudi/test/wait"
 )
 
 // usualFaults is how many faults there are in a round.
@@ -58,6 +61,7 @@ func TestClientsOfAllServersSeeOneOrder(t *testing.T) {
 	quit()
 	clients.Wait()
 	s.wantReady(t)
+	h.wantConfirmed(ctx)
 	h.judge()
 	for _, kind := range chaosKinds {
 		last := must(h.servers[0].do(ctx, http.MethodPost, kind.path, withValue([]byte(kind.object), "last", "last")))(t)
@@ -68,6 +72,33 @@ func TestClientsOfAllServersSeeOneOrder(t *testing.T) {
 	}
 	k.do(t, "rollout", "status", "daemonset/web", patient)
 	wantSame(t, before, s.containers(t, "default", "app=web"))
+}
+
+// wantConfirmed waits until each server, the one whose part of the store leads too, answers a read by what
+// one other has confirmed.
+func (h *history) wantConfirmed(ctx context.Context) {
+	h.Helper()
+	const counter = "kemudi_store_questions_total{outcome=\"confirmed\"} "
+	confirmed := func(c *rawClient) string {
+		all := must(c.do(ctx, http.MethodGet, "/metrics", nil))(h.T)
+		_, value, ok := strings.Cut(string(all.raw), counter)
+		if value, _, _ = strings.Cut(value, "\n"); !ok {
+			h.Fatalf("%s has no metric %s", c.name, counter)
+		}
+		return value
+	}
+	for _, c := range h.servers {
+		before := confirmed(c)
+		wait.Until(h.T, func() error {
+			if _, err := c.do(ctx, http.MethodGet, "/api/v1/namespaces/default", nil); err != nil {
+				return err
+			}
+			if confirmed(c) == before {
+				return fmt.Errorf("%s: nobody has confirmed how far the store is", c.name)
+			}
+			return nil
+		})
+	}
 }
 
 // watch begins to follow each kind by a watcher that begins at each server, all from one revision.

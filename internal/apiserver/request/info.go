@@ -9,6 +9,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/auth"
 	"github.com/kemudi/kemudi/internal/dialback"
+	"github.com/kemudi/kemudi/internal/rawconn"
 )
 
 // Info is what a request's method and path say.
@@ -180,7 +181,7 @@ func (in *Info) Passes() bool { return in.Elsewhere || in.Tunnel() }
 // also gets what the client sends.
 func (in *Info) Tunnel() bool {
 	if !in.Resource {
-		return dialback.IsPath(in.Path)
+		return dialback.IsPath(in.Path) || strings.HasPrefix(in.Path, rawconn.PathPrefix)
 	}
 	switch in.Sub {
 	case "exec", "attach", "portforward", "proxy":

@@ -47,6 +47,8 @@ type member struct {
 	several bool
 	// forced says that it is made a cluster of one, whatever the database has.
 	forced bool
+	// partners counts how often nobody was agreed with on how far the log is.
+	partners atomic.Uint32
 	// leaderless says that a call has waited for a leader in vain, and none has come since:
 	// the next one does not wait.
 	leaderless atomic.Bool

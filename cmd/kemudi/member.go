@@ -69,7 +69,8 @@ one that is down will when it comes back. Its node stays in the list of nodes: d
 and delete it afterwards. Containers on its machine are left as they are; kemudi reset there
 removes them, or it joins again by a new token.
 
-With two servers of which one is down there is no majority to agree: see kemudi member recover.`,
+With two servers of which one is down there is no majority to agree: the removal counts when the one
+that stays is started anew (kemudi down, kemudi up). See kemudi member recover, too.`,
 		Example: "  kemudi kubectl drain machine-3 --ignore-daemonsets\n  kemudi member remove machine-3\n  kemudi kubectl delete node machine-3",
 		Args:    cobra.MatchAll(someArgs, cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {

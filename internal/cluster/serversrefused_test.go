@@ -158,9 +158,6 @@ func TestLastServerOfALostMajorityGoesOnAlone(t *testing.T) {
 	if err := second.stop(); err != nil {
 		t.Error(err)
 	}
-	if _, err := up.RemoveMember(t.Context(), first.access(), "n1"); err == nil || !strings.Contains(err.Error(), "kemudi member recover") {
-		t.Errorf("remove the other one of two: got %v", err)
-	}
 	machine := first.o.Machine
 	if err := Recover(t.Context(), machine); err == nil || !strings.Contains(err.Error(), "stop it first (kemudi down)") {
 		t.Errorf("while it runs: got %v", err)
@@ -198,6 +195,32 @@ func TestLastServerOfALostMajorityGoesOnAlone(t *testing.T) {
 		t.Errorf("got members %s, want n0 alone", got)
 	}
 	newOneServer(t, "n2").by(first, first.token(up.TokenOptions{Server: true})).start().sees("both", "alone")
+}
+
+// TestTheRemovalOfTheOtherOfTwoCountsAtTheNextStart removes one of two servers that is down: nobody agrees, until
+// the one that stays is started anew.
+func TestTheRemovalOfTheOtherOfTwoCountsAtTheNextStart(t *testing.T) {
+	t.Parallel()
+	first := newOneServer(t, "n0").start()
+	second := newOneServer(t, "n1").by(first, first.token(up.TokenOptions{Server: true})).start()
+	first.write("both")
+	if err := second.stop(); err != nil {
+		t.Error(err)
+	}
+	if _, err := up.RemoveMember(t.Context(), first.access(), "n1"); err == nil || !strings.Contains(err.Error(), "kemudi member recover") {
+		t.Errorf("remove the other one of two: got %v", err)
+	}
+	if err := first.stop(); err != nil {
+		t.Error(err)
+	}
+	first.start().sees("both")
+	first.write("alone")
+	if got := first.members(); got != "n0 voter" {
+		t.Errorf("got members %s, want n0 alone", got)
+	}
+	if said := second.begin().ends(); !strings.Contains(said, "was removed") {
+		t.Errorf("who was removed ends with %q", said)
+	}
 }
 
 func makeDir(t *testing.T, dir string) {

@@ -54,7 +54,7 @@ func (o Options) settleParting(k known) error {
 	if err := errors.Join(err, w.Close()); err != nil {
 		return fmt.Errorf("note in %s that the other member was removed: %w", dir, err)
 	}
-	o.Log.Info("the other member of the store was removed just before this one stopped; it goes on alone")
+	o.Log.Info("the removal of the other member of the store was not known to be agreed upon when this one stopped; it counts, and this one goes on alone")
 	return nil
 }
 

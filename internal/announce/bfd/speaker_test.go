@@ -40,19 +40,23 @@ func (w within) Dial(ctx context.Context, local, remote netip.Addr) (c net.Conn,
 type wire struct {
 	*testing.T
 	hosts [2]*nettest.Host
-	ends  [2]*Speaker
+	ends  []*Speaker // of the first machines: the port of others is free
 }
 
-func newWire(t *testing.T) *wire {
+// newWire has that many of the two machines speak.
+func newWire(t *testing.T, speaking int) *wire {
 	t.Helper()
 	w := &wire{T: t, hosts: [2]*nettest.Host{nettest.New(t, "a"), nettest.New(t, "b")}}
 	nettest.Link(w.hosts[0], "eth0", w.hosts[1], "eth0")
-	g := task.NewGroup(t.Context())
 	for i, h := range w.hosts {
 		h.Addr("eth0", fmt.Sprintf("10.9.0.%d/24", i+1))
 		h.Addr("eth0", fmt.Sprintf("fd09::%d/64", i+1))
-		w.ends[i] = NewSpeaker(within{h}, slog.New(slog.DiscardHandler))
-		g.Go("speaker", w.ends[i].Run)
+	}
+	g := task.NewGroup(t.Context())
+	for _, h := range w.hosts[:speaking] {
+		s := NewSpeaker(within{h}, slog.New(slog.DiscardHandler))
+		w.ends = append(w.ends, s)
+		g.Go("speaker", s.Run)
 	}
 	t.Cleanup(func() {
 		g.Cancel(context.Canceled)
@@ -94,7 +98,7 @@ func TestDeadNeighboursAreNoticed(t *testing.T) {
 	for _, begin := range []string{"10.9.0.", "fd09::"} {
 		t.Run(begin, func(t *testing.T) {
 			t.Parallel()
-			w := newWire(t)
+			w := newWire(t, 2)
 			a, b := w.watch(0, begin), w.watch(1, begin)
 			<-a.up
 			<-b.up
@@ -119,7 +123,7 @@ func TestDeadNeighboursAreNoticed(t *testing.T) {
 // TestWhoTakesLeaveIsNotDead ends one end in order, and begins it again.
 func TestWhoTakesLeaveIsNotDead(t *testing.T) {
 	t.Parallel()
-	w := newWire(t)
+	w := newWire(t, 2)
 	a, b := w.watch(0, "10.9.0."), w.watch(1, "10.9.0.")
 	<-a.up
 	<-b.up
@@ -140,7 +144,7 @@ func TestWhoTakesLeaveIsNotDead(t *testing.T) {
 // TestNothingIsBelievedThatCameByARouter sends what would bring a session up, first with a hop lost (F1).
 func TestNothingIsBelievedThatCameByARouter(t *testing.T) {
 	t.Parallel()
-	w := newWire(t)
+	w := newWire(t, 1)
 	a := w.watch(0, "10.9.0.")
 	var c *net.UDPConn
 	w.hosts[1].Must(func() (err error) {

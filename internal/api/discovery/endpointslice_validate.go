@@ -111,8 +111,7 @@ func validateAddress(address string, kind discoveryv1.AddressType, at *resource.
 	case discoveryv1.AddressTypeFQDN:
 		at.Add(validation.IsFullyQualifiedDomainName(at.Path(""), address)...)
 	case discoveryv1.AddressTypeIPv4:
-		// Leading zeros were let in once, and still are in IPv4.
-		if problems := validation.IsValidIPForLegacyField(at.Path(""), address, false, nil); len(problems) > 0 {
+		if problems := validation.IsValidIPForLegacyField(at.Path(""), address, true, nil); len(problems) > 0 {
 			at.Add(problems...)
 			return
 		}

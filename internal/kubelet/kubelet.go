@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,6 +13,7 @@ import (
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/kubelet/contain"
+	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/csi"
 	"github.com/kemudi/kemudi/internal/kubelet/node"
 	"github.com/kemudi/kemudi/internal/kubelet/pod"
@@ -80,6 +82,11 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // heartbeat keeps the node in the API.
 func (a *Agent) heartbeat(ctx context.Context) error {
+	if a.pods.Runner.Disk != nil {
+		if wrong := cri.ResolvUnfit(a.o.ResolvConf, a.o.ClusterDomain, os.ReadFile); wrong != "" {
+			a.o.Events.Event(a.node.Self(), v1.EventTypeWarning, "CheckLimitsForResolvConf", wrong)
+		}
+	}
 	r := a.watch.Identity
 	return a.node.Run(ctx, node.Runtime{Version: r.Name + "://" + r.Version, StrictGroups: r.StrictGroups})
 }

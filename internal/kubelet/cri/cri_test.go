@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -204,6 +205,26 @@ func TestMissingReferencesAreErrorsThatTell(t *testing.T) {
 	}
 }
 
+func TestResolverSettingsThatPodsCannotHaveAreTold(t *testing.T) {
+	domains := func(n, length int) string {
+		return "search" + strings.Repeat(" "+strings.Repeat("a", length), n) + "\n"
+	}
+	for _, tc := range []struct{ content, domain, want string }{
+		{domains(29, 5), "cluster.local", ""},
+		{domains(30, 5), "cluster.local", "Resolv.conf file '/r' contains search line consisting of more than 29 domains!"},
+		{domains(32, 5), "", ""},
+		{domains(33, 5), "", "Resolv.conf file '/r' contains search line consisting of more than 32 domains!"},
+		{domains(29, 80), "cluster.local", "Resolv.conf file '/r' contains search line which length is more than allowed 2048 chars!"},
+	} {
+		if got := ResolvUnfit("/r", tc.domain, func(string) ([]byte, error) { return []byte(tc.content), nil }); got != tc.want {
+			t.Errorf("%q: got %q, want %q", tc.content, got, tc.want)
+		}
+	}
+	if got := ResolvUnfit("/none", "", os.ReadFile); got != "open /none: no such file or directory" {
+		t.Errorf("without a file: got %q", got)
+	}
+}
+
 func TestDNSFollowsThePolicy(t *testing.T) {
 	trace.Proves(t, "COMP-030")
 	cases := []struct{ spec, want, note string }{
@@ -215,6 +236,8 @@ func TestDNSFollowsThePolicy(t *testing.T) {
 		{`{dnsConfig: {nameservers: [10.96.0.10, 1.1.1.1], options: [{name: ndots, value: "1"}]}}`, "10.96.0.10 1.1.1.1 | ns.svc.cluster.local svc.cluster.local cluster.local example.org | ndots:1", ""},
 		{`{dnsPolicy: None, dnsConfig: {nameservers: [1.1.1.1, 1.1.1.2, 1.1.1.3, 1.1.1.4]}}`, "1.1.1.1 1.1.1.2 1.1.1.3 |  | ",
 			"DNSConfigForming Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: 1.1.1.1 1.1.1.2 1.1.1.3"},
+		{`{dnsPolicy: None, dnsConfig: {nameservers: [1.1.1.1], searches: [a.b, ` + strings.Repeat("a.", 127) + `b, c.d]}}`, "1.1.1.1 | a.b c.d | ",
+			"DNSConfigForming Search Line limits were exceeded, some search paths have been omitted, the applied search line is: a.b c.d"},
 	}
 	for _, tc := range cases {
 		c, notes := DNS(podOf(t, tc.spec), testNode)

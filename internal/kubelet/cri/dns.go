@@ -15,6 +15,7 @@ const (
 	maxNameservers  = 3
 	maxSearches     = 32
 	maxSearchLength = 2048
+	maxSearchName   = 253 // of one domain: a longer one has some resolvers abort
 )
 
 // Resolv is the content of a resolv.conf.
@@ -66,6 +67,27 @@ func HostResolv(file string, read func(string) ([]byte, error)) Resolv {
 		}
 	}
 	return r
+}
+
+// ResolvUnfit says what of the machine's resolver settings is more than pods can have beside the domains of the
+// cluster; empty: nothing.
+func ResolvUnfit(file, clusterDomain string, read func(string) ([]byte, error)) string {
+	data, err := read(file)
+	if err != nil {
+		return err.Error()
+	}
+	most := maxSearches
+	if clusterDomain != "" {
+		most -= 3 // the namespace's, those of services, and the cluster's
+	}
+	searches := ParseResolv(string(data)).Searches
+	switch {
+	case len(searches) > most:
+		return fmt.Sprintf("Resolv.conf file '%s' contains search line consisting of more than %d domains!", file, most)
+	case len(strings.Join(searches, " ")) > maxSearchLength:
+		return fmt.Sprintf("Resolv.conf file '%s' contains search line which length is more than allowed %d chars!", file, maxSearchLength)
+	}
+	return ""
 }
 
 // local reports whether all servers are on the machine's loopback link, which a pod
@@ -122,7 +144,9 @@ func (r *Resolv) fit() []Note {
 		notes = append(notes, Note{"DNSConfigForming", fmt.Sprintf(
 			"Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: %s", strings.Join(r.Servers, " "))})
 	}
-	cut := false
+	fit := slices.DeleteFunc(slices.Clone(r.Searches), func(s string) bool { return len(s) > maxSearchName })
+	cut := len(fit) < len(r.Searches)
+	r.Searches = fit
 	for len(r.Searches) > maxSearches || len(strings.Join(r.Searches, " ")) > maxSearchLength {
 		r.Searches, cut = r.Searches[:len(r.Searches)-1], true
 	}

@@ -11,13 +11,15 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/alloc"
 )
 
-// given counts the cluster IPs and node ports that Services get, under upstream's names. How many addresses
-// of a range are taken is told by the controller that looks after them.
+// given counts the cluster IPs and node ports that Services get, and the node ports that were found to be wrong, under
+// upstream's names. How many addresses of a range are taken, and what is wrong with them, is told by the controller that looks after them.
 type given struct {
 	s *Server
 
 	ips, ipErrors     *prometheus.CounterVec
 	ports, portErrors *prometheus.CounterVec
+	wrong             *prometheus.CounterVec
+	unmended          prometheus.Counter
 }
 
 var (
@@ -42,12 +44,18 @@ func newGiven(s *Server) *given {
 		portErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kube_apiserver_nodeport_allocator_allocation_errors_total", Help: "Node ports that could not be given, likewise.",
 		}, []string{"scope"}),
+		wrong: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_nodeport_repair_port_errors_total", Help: "Node ports of Services that were not as they should be when the server began, by what was wrong (leak, repair, outOfRange, duplicate, full).",
+		}, []string{"type"}),
+		unmended: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "apiserver_nodeport_repair_reconcile_errors_total", Help: "Times that looking after node ports and addresses of Services has failed when the server began.",
+		}),
 	}
 }
 
 // collectors are all that it tells; the server must be able to write when it is asked.
 func (g *given) collectors() []prometheus.Collector {
-	return []prometheus.Collector{g, g.ips, g.ipErrors, g.ports, g.portErrors}
+	return []prometheus.Collector{g, g.ips, g.ipErrors, g.ports, g.portErrors, g.wrong, g.unmended}
 }
 
 // count takes in that a value was given, or was not.
@@ -56,25 +64,31 @@ func (g *given) count(o alloc.Outcome) {
 	if o.Asked {
 		scope = "static"
 	}
-	switch o.Class {
-	case core.ClassClusterIP:
+	switch {
+	case o.Mending && o.Class == core.ClassNodePort:
+		g.wrong.WithLabelValues(faults[o.Came]).Inc()
+	case o.Mending:
+	case o.Class == core.ClassClusterIP:
 		cidr, ok := g.rangeOf(o.Value)
 		if !ok {
 			return // it is in no range that could have given it
 		}
 		by := g.ips
-		if o.Refused {
+		if o.Came != alloc.Given {
 			by = g.ipErrors
 		}
 		by.WithLabelValues(cidr, scope).Inc()
-	case core.ClassNodePort:
+	case o.Class == core.ClassNodePort:
 		by := g.ports
-		if o.Refused {
+		if o.Came != alloc.Given {
 			by = g.portErrors
 		}
 		by.WithLabelValues(scope).Inc()
 	}
 }
+
+// faults are upstream's words for what was wrong with a value that an object has, by what came of mending it.
+var faults = [...]string{alloc.Given: "repair", alloc.Another: "duplicate", alloc.Outside: "outOfRange", alloc.Nothing: "full", alloc.Leaked: "leak"}
 
 // rangeOf is the range of Services that an address is of.
 func (g *given) rangeOf(address string) (string, bool) {

@@ -74,7 +74,7 @@ func New(o Options) (*Server, error) {
 	counts := newGiven(s)
 	s.writes = write.New(write.Options{
 		Store: o.Store, Caches: o.Caches, Reads: s.reads, Admission: o.Admission, Authorize: s.authorize, Settings: o.Settings, Defs: o.Defs, Serves: s.Serves, Logger: o.Logger,
-		Encrypted: o.Encrypted, Kept: o.Kept, Count: counts.count,
+		Encrypted: o.Encrypted, Kept: o.Kept, Count: counts.count, Unmended: counts.unmended.Inc,
 	})
 	s.handlers = s.newHandlers()
 	s.addChecks()

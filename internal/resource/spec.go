@@ -264,6 +264,8 @@ type Tx interface {
 	// AllocateAny takes a free value: it tries the values that candidates yields,
 	// in order, and returns the one taken, or [ErrExhausted].
 	AllocateAny(class string, candidates func(yield func(name string) bool)) (string, error)
+	// Outside tells that name was asked for, and is none of those that there are to be had.
+	Outside(class, name string)
 	// Release gives name up with the write.
 	Release(class, name string)
 	// Offered is what the objects that have values of a class offer, those of the oldest

@@ -325,6 +325,7 @@ func (a *allocation) takeIP(text string) error {
 	if !slices.ContainsFunc(ranges, func(p netip.Prefix) bool {
 		return p.Contains(ip) && ip != p.Addr() && (ip.Is6() || ip != lastAddress(p))
 	}) {
+		a.tx.Outside(ClassClusterIP, ip.String())
 		return fmt.Errorf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s", text, joined(ranges))
 	}
 	if err := a.tx.Allocate(ClassClusterIP, ip.String()); errors.Is(err, resource.ErrAllocated) {
@@ -494,6 +495,7 @@ func (a *allocation) nodePorts() error {
 
 func (a *allocation) takePort(port int32) error {
 	if port < a.min || port > a.max {
+		a.tx.Outside(ClassNodePort, strconv.Itoa(int(port)))
 		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %d-%d", a.min, a.max)
 	}
 	if err := a.tx.Allocate(ClassNodePort, strconv.Itoa(int(port))); errors.Is(err, resource.ErrAllocated) {

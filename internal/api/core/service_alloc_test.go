@@ -56,6 +56,8 @@ func (t tx) AllocateAny(class string, candidates func(yield func(name string) bo
 	return "", resource.ErrExhausted
 }
 
+func (tx) Outside(string, string) {}
+
 func (t tx) Release(class, name string) {
 	if t.held[class+"/"+name] == t.owner {
 		delete(t.held, class+"/"+name)

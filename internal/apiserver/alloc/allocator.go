@@ -26,7 +26,7 @@ type Options struct {
 	// are taken by objects ([resource.Taking]).
 	Defs   []*resource.Def
 	Caches Caches
-	// Count is told of each value that was given, and of each that could not be. Nil: nobody counts.
+	// Count is told what has come of each value that was to be taken, or was found to be nobody's. Nil: nobody counts.
 	Count func(Outcome)
 }
 
@@ -34,8 +34,20 @@ type Options struct {
 type Outcome struct {
 	Class, Value string // Value may be one of many that are taken already
 	Asked        bool   // it was asked for by name
-	Refused      bool   // it is another's, or none is left
+	Mending      bool   // its object has it already: the store is to say so, too
+	Came         Result
 }
+
+// Result is how it came out.
+type Result uint8
+
+const (
+	Given   Result = iota // the object has it now
+	Another               // it is another's
+	Outside               // it is none of those that there are to be had
+	Nothing               // none is left
+	Leaked                // no object had it any more, and it was given up
+)
 
 // Caches show the objects of resources.
 type Caches interface {
@@ -228,8 +240,12 @@ func (a *Allocator) All(ctx context.Context) (all []Allocation, err error) {
 	return all, nil
 }
 
-// Freed notes that an allocation is no more, since a revision.
-func (a *Allocator) Freed(was Allocation, rev int64) { a.note(was.Key, held{}, rev) }
+// Freed notes that an allocation, which was of no use any more, is gone since a revision.
+func (a *Allocator) Freed(was Allocation, rev int64) {
+	a.note(was.Key, held{}, rev)
+	class, name := a.named(was.Key)
+	a.count(Outcome{Class: class, Value: name, Mending: true, Came: Leaked})
+}
 
 // Begin starts the allocations of one write of the object with the key, which is the holder.
 func (a *Allocator) Begin(ctx context.Context, owner string, holder resource.Holder) *Tx {
@@ -246,7 +262,9 @@ type Tx struct {
 	want   map[string]held // by key: owner set for an allocation, empty for a release
 	was    map[string]held
 	drawn  map[string]bool // keys of values that nobody has asked for by name
-	Err    error           // what the store answered, if that went wrong
+	// Mending says that the object is there, and has its values already.
+	Mending bool
+	Err     error // what the store answered, if that went wrong
 }
 
 var _ resource.Tx = (*Tx)(nil)
@@ -258,7 +276,7 @@ func (t *Tx) Allocate(class, name string) error {
 		return err
 	}
 	if h.owner != "" && h.owner != t.owner {
-		t.a.count(Outcome{Class: class, Value: name, Asked: true, Refused: true})
+		t.count(Outcome{Class: class, Value: name, Asked: true, Came: Another})
 		return resource.ErrAllocated
 	}
 	t.set(class, name, h, t.owner)
@@ -293,10 +311,15 @@ func (t *Tx) AllocateAny(class string, candidates func(yield func(name string) b
 	case failed != nil:
 		return "", failed
 	case taken == "":
-		t.a.count(Outcome{Class: class, Value: last, Refused: true})
+		t.count(Outcome{Class: class, Value: last, Came: Nothing})
 		return "", resource.ErrExhausted
 	}
 	return taken, nil
+}
+
+// Outside tells that a value was asked for that there is none of.
+func (t *Tx) Outside(class, name string) {
+	t.count(Outcome{Class: class, Value: name, Asked: true, Came: Outside})
 }
 
 // Release gives name up, if the object holds it.
@@ -380,10 +403,15 @@ func (t *Tx) Committed(rev int64) {
 			t.a.note(key, held{want.owner, rev}, rev)
 			if want.owner != "" && t.a.o.Count != nil {
 				class, name := t.a.named(key)
-				t.a.count(Outcome{Class: class, Value: name, Asked: !t.drawn[key]})
+				t.count(Outcome{Class: class, Value: name, Asked: !t.drawn[key]})
 			}
 		}
 	}
+}
+
+func (t *Tx) count(o Outcome) {
+	o.Mending = t.Mending
+	t.a.count(o)
 }
 
 func (a *Allocator) count(o Outcome) {

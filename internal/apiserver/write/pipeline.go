@@ -21,7 +21,7 @@ import (
 	"github.com/kemudi/kemudi/internal/store"
 )
 
-// Options are what a pipeline writes with. All but Settings, Count, Serves, Encrypted and Kept are required.
+// Options are what a pipeline writes with. All but Settings, Count, Unmended, Serves, Encrypted and Kept are required.
 type Options struct {
 	Store     store.Store
 	Caches    Caches
@@ -31,8 +31,10 @@ type Options struct {
 	Authorize func(ctx context.Context, a authorizer.Attributes) error
 	// Settings are flags that allocations depend on, such as service-cluster-ip-range.
 	Settings map[string]string
-	// Count is told of each value that was given with a write, and of each that could not be. Nil: nobody counts.
+	// Count is told what has come of each value that a write, or [Pipeline.Repair], was to give. Nil: nobody counts.
 	Count func(alloc.Outcome)
+	// Unmended is called for each object of which Repair could not even find out what is wrong with its values. Nil: nobody counts.
+	Unmended func()
 	// Defs are all resources.
 	Defs []*resource.Def
 	// Serves reports whether clients can reach a resource. Nil: they can all.

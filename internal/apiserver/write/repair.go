@@ -2,7 +2,10 @@ package write
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kemudi/kemudi/internal/apiserver/alloc"
 	"github.com/kemudi/kemudi/internal/cache"
@@ -45,6 +48,9 @@ func (p *Pipeline) Repair(ctx context.Context, defs []*resource.Def) error {
 		for _, it := range c.List("", nil) {
 			if err := p.repair(ctx, d, it, u); err != nil {
 				p.o.Logger.WarnContext(ctx, "allocate what a stored object has", "resource", d.String(), "key", it.Key, "err", err)
+				if refusal := apierrors.APIStatus(nil); !errors.As(err, &refusal) && p.o.Unmended != nil {
+					p.o.Unmended()
+				}
 			}
 		}
 	}
@@ -87,6 +93,7 @@ func (p *Pipeline) repair(ctx context.Context, d *resource.Def, it *cache.Item, 
 	key := d.Key("", it.Key)
 	u.objects[key] = it.Rev
 	tx := p.alloc.Begin(ctx, key, resource.Holder{Group: d.Group, Resource: d.Plural, Namespace: it.Object.GetNamespace(), Name: it.Object.GetName()})
+	tx.Mending = true
 	defer func() {
 		for _, key := range tx.Keys() {
 			u.allocated[key] = true

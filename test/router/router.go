@@ -169,6 +169,13 @@ func (r *Router) Said() (map[string]string, error) {
 					text += " " + c.String()
 				}
 				words = append(words, text)
+			case *bgp.PathAttributeExtendedCommunities:
+				text := "extended"
+				for _, c := range a.Value {
+					_, kind := c.GetTypes()
+					text += fmt.Sprintf(" %d:%s", kind, c)
+				}
+				words = append(words, text)
 			}
 		}
 		all[to.String()] = strings.Join(words, ", ")

@@ -164,6 +164,9 @@ func update(p *Peer, t *terms, routes []message.PathNLRI, r route) (*message.BGP
 	if len(says.Communities) > 0 {
 		attributes = append(attributes, message.NewPathAttributeCommunities(says.Communities))
 	}
+	if len(says.Extended) > 0 {
+		attributes = append(attributes, extended(says.Extended))
+	}
 	if len(says.Large) > 0 {
 		var large []*message.LargeCommunity
 		for _, l := range says.Large {
@@ -176,6 +179,22 @@ func update(p *Peer, t *terms, routes []message.PathNLRI, r route) (*message.BGP
 	}
 	reach, err := message.NewPathAttributeMpReachNLRI(message.RF_IPv6_UC, routes, r.hop)
 	return message.NewBGPUpdateMessage(nil, append(attributes, reach), nil), err
+}
+
+func extended(list []Extended) message.PathAttributeInterface {
+	var all []message.ExtendedCommunityInterface
+	for _, e := range list {
+		kind := message.EC_SUBTYPE_ROUTE_TARGET
+		if e.Origin {
+			kind = message.EC_SUBTYPE_ROUTE_ORIGIN
+		}
+		if e.AS > 1<<16-1 {
+			all = append(all, message.NewFourOctetAsSpecificExtended(kind, e.AS, uint16(e.Number), true))
+		} else {
+			all = append(all, message.NewTwoOctetAsSpecificExtended(kind, uint16(e.AS), e.Number, true))
+		}
+	}
+	return message.NewPathAttributeExtendedCommunities(all)
 }
 
 // path are the autonomous systems that a route has come through: this machine's, or within one none.

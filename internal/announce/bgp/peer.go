@@ -41,11 +41,18 @@ type Peer struct {
 type Says struct {
 	Communities []uint32 // RFC 1997
 	Large       []Large  // RFC 8092
-	Preference  uint32   // within one autonomous system; 0: 100
+	Extended    []Extended
+	Preference  uint32 // within one autonomous system; 0: 100
 }
 
 // Large is a large community.
 type Large [3]uint32
+
+// Extended is an extended community (RFC 4360): where routes are to go, or where they come from.
+type Extended struct {
+	Origin     bool
+	AS, Number uint32 // of an AS above 65535 the number is below that
+}
 
 // Within is what is said of the routes to addresses of a network, in the place of what is said of all.
 type Within struct {
@@ -157,32 +164,37 @@ var communities = map[string]uint32{
 	"no-export": 0xffffff01, "no-advertise": 0xffffff02, "no-export-subconfed": 0xffffff03, "no-peer": 0xffffff04,
 }
 
-// community adds one by its name, as 64512:100, or a large one, as 64512:1:2.
+// community adds one by its name, as 64512:100, a large one, as 64512:1:2, or an extended one, as rt:64512:100.
 func (s *Says) community(text string) error {
 	if known, ok := communities[text]; ok {
 		s.Communities = append(s.Communities, known)
 		return nil
 	}
+	kind, rest, _ := strings.Cut(text, ":")
+	extended := kind == "rt" || kind == "soo"
+	if extended {
+		text = rest
+	}
 	var parts []uint32
-	fields := strings.Split(text, ":")
-	for _, field := range fields {
-		bits := 16
-		if len(fields) == 3 {
-			bits = 32
-		}
-		n, err := strconv.ParseUint(field, 10, bits)
+	for field := range strings.SplitSeq(text, ":") {
+		n, err := strconv.ParseUint(field, 10, 32)
 		if err != nil {
+			parts = nil
 			break
 		}
 		parts = append(parts, uint32(n))
 	}
+	const small = 1<<16 - 1
 	switch {
-	case len(fields) == 2 && len(parts) == 2:
+	case extended && len(parts) == 2 && (parts[0] <= small || parts[1] <= small):
+		s.Extended = append(s.Extended, Extended{kind == "soo", parts[0], parts[1]})
+	case !extended && len(parts) == 2 && max(parts[0], parts[1]) <= small:
 		s.Communities = append(s.Communities, parts[0]<<16|parts[1])
-	case len(fields) == 3 && len(parts) == 3:
+	case !extended && len(parts) == 3:
 		s.Large = append(s.Large, Large(parts))
 	default:
-		return fmt.Errorf("want two numbers up to 65535, as 64512:100, three up to 4294967295, as 64512:1:2, or one of %s", strings.Join(slices.Sorted(maps.Keys(communities)), ", "))
+		return fmt.Errorf("want two numbers up to 65535, as 64512:100, three up to 4294967295, as 64512:1:2, two after rt or soo, one of them up to 65535, as rt:64512:100, or one of %s",
+			strings.Join(slices.Sorted(maps.Keys(communities)), ", "))
 	}
 	return nil
 }

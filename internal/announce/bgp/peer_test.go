@@ -18,10 +18,10 @@ func TestPeersAreReadAsPeopleSayThem(t *testing.T) {
 			{Addr: at("[fe80::1%eth0]:1179"), AS: 1, OwnAS: 2, Hold: 9 * time.Second, PasswordFile: "/etc/key"},
 			{Addr: at("192.0.2.2:179"), AS: 1, OwnAS: 2, Hold: 9 * time.Second},
 		},
-		"peer=192.0.2.1,peer-as=1,as=1,graceful-restart=2m,bfd=300ms,community=no-export,community=64512:100,community=1:2:4294967295,local-preference=200," +
+		"peer=192.0.2.1,peer-as=1,as=1,graceful-restart=2m,bfd=300ms,community=no-export,community=64512:100,community=1:2:4294967295,community=rt:64512:4294967295,community=soo:4200000001:7,local-preference=200," +
 			"for=192.0.2.0/28,community=65535:65535,for=fd00::/64,local-preference=1,hold-time=3s": {{
 			Addr: at("192.0.2.1:179"), AS: 1, OwnAS: 1, Hold: 3 * time.Second, Restart: 2 * time.Minute, BFD: 300 * time.Millisecond, Missed: 3,
-			Says: Says{Communities: []uint32{0xffffff01, 64512<<16 | 100}, Large: []Large{{1, 2, 4294967295}}, Preference: 200},
+			Says: Says{Communities: []uint32{0xffffff01, 64512<<16 | 100}, Large: []Large{{1, 2, 4294967295}}, Extended: []Extended{{false, 64512, 4294967295}, {true, 4200000001, 7}}, Preference: 200},
 			Within: []Within{
 				{netip.MustParsePrefix("192.0.2.0/28"), Says{Communities: []uint32{0xffffffff}}},
 				{netip.MustParsePrefix("fd00::/64"), Says{Preference: 1}},
@@ -55,6 +55,8 @@ func TestPeersThatCannotBeAreRefused(t *testing.T) {
 		"peer=192.0.2.1,peer-as=1,as=2,bfd-multiplier=3":                  "peer 192.0.2.1:179 has a bfd-multiplier without bfd=DURATION",
 		"peer=192.0.2.1,peer-as=1,as=2,bfd=1s,bfd-multiplier=256":         "bfd-multiplier=256: want a number from 1 to 255",
 		"peer=192.0.2.1,peer-as=1,as=2,community=65536:1":                 "community=65536:1: want two numbers up to 65535, as 64512:100, three up to 4294967295",
+		"peer=192.0.2.1,peer-as=1,as=2,community=rt:65536:65536":          "community=rt:65536:65536: want two numbers",
+		"peer=192.0.2.1,peer-as=1,as=2,community=rt:1:2:3":                "community=rt:1:2:3: want two numbers",
 		"peer=192.0.2.1,peer-as=1,as=2,community=a:b:c":                   "community=a:b:c: want two numbers",
 		"peer=192.0.2.1,peer-as=1,as=2,community=":                        "community=: want two numbers",
 		"peer=192.0.2.1,peer-as=1,as=2,for=192.0.2.1/28":                  "for=192.0.2.1/28: want a network",

@@ -208,7 +208,7 @@ func TestRoutersAreToldMoreOfRoutes(t *testing.T) {
 	t.Parallel()
 	w := newWire(t)
 	r := w.start(router.Neighbour{Addr: "10.9.0.1", AS: routersAS})
-	peers, err := ParsePeers([]string{"peer=10.9.0.2,peer-as=64512,as=64512,community=no-export,community=64512:7,for=192.0.2.0/28,community=4200000001:1:2,community=64512:8,local-preference=200," +
+	peers, err := ParsePeers([]string{"peer=10.9.0.2,peer-as=64512,as=64512,community=no-export,community=64512:7,for=192.0.2.0/28,community=4200000001:1:2,community=64512:8,community=rt:64512:100000,community=soo:4200000001:7,local-preference=200," +
 		"for=192.0.2.4/32,for=2001:db8::/64,local-preference=50"})
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +216,7 @@ func TestRoutersAreToldMoreOfRoutes(t *testing.T) {
 	s := w.speak(peers[0])
 	s.Set(Routes{Addrs: addrs("192.0.2.1", "192.0.2.4", "198.51.100.1", "2001:db8::1"), Own: addrs("10.9.0.1", "fd09::1")})
 	want := map[string]string{
-		"192.0.2.1/32":    "preference 200, communities 64512:8, large 4200000001:1:2",
+		"192.0.2.1/32":    "preference 200, communities 64512:8, extended 2:64512:100000 3:64086.59905:7, large 4200000001:1:2",
 		"192.0.2.4/32":    "preference 100",
 		"198.51.100.1/32": "preference 100, communities no-export 64512:7",
 		"2001:db8::1/128": "preference 50",

@@ -260,8 +260,12 @@ func TestNamesAndUIDs(t *testing.T) {
 		}
 	}
 	trace.Proves(t, "NAME-008")
-	if plain, service := named(mapsPath, "1a", ""), named("/api/v1/namespaces/default/services", "1a", `,"spec":{"ports":[{"port":1}]}`); plain != 201 || service != 422 {
-		t.Errorf("the name 1a: got %d for a config map, %d for a service", plain, service)
+	const servicesAt, spec = "/api/v1/namespaces/default/services", `,"spec":{"ports":[{"port":1}]}`
+	if plain, service := named(mapsPath, "1.a", ""), named(servicesAt, "1.a", spec); plain != 201 || service != 422 {
+		t.Errorf("the name 1.a: got %d for a config map, %d for a service", plain, service)
+	}
+	if got := named(servicesAt, "1a", spec); got != 201 {
+		t.Errorf("the name 1a: got %d for a service", got)
 	}
 }
 

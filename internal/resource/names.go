@@ -70,7 +70,6 @@ type NameRule func(name string, prefix bool) []string
 var (
 	DNS1123Subdomain NameRule = validation.NameIsDNSSubdomain
 	DNS1123Label     NameRule = validation.NameIsDNSLabel
-	DNS1035Label     NameRule = validation.NameIsDNS1035Label
 	// PathSegment allows whatever fits into a URL path (RBAC names).
 	PathSegment NameRule = path.ValidatePathSegmentName
 )

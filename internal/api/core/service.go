@@ -21,7 +21,7 @@ import (
 var Services = resource.Define(resource.Spec[*corev1.Service]{
 	Names: resource.Names{
 		Version: "v1", Kind: "Service", Plural: "services",
-		Short: []string{"svc"}, Categories: []string{"all"}, Namespaced: true, StoragePrefix: "services/specs", NameRule: resource.DNS1035Label,
+		Short: []string{"svc"}, Categories: []string{"all"}, Namespaced: true, StoragePrefix: "services/specs", NameRule: resource.DNS1123Label,
 	},
 	Deletion: resource.Deletion[*corev1.Service]{AnswersDeleted: true},
 	Update:   resource.UpdateCreates,

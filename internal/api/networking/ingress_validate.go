@@ -32,7 +32,6 @@ var namesOfV1 = fieldNames{
 type leniency struct {
 	secretNames   bool // of tls, of any form
 	wildcardRules bool // anything behind hosts with a star
-	serviceNames  bool // that begin with a digit
 }
 
 func leniencyFor(old *networkingv1.Ingress, names fieldNames) (l leniency) {
@@ -41,26 +40,15 @@ func leniencyFor(old *networkingv1.Ingress, names fieldNames) (l leniency) {
 	}
 	s := &old.Spec
 	l.secretNames = slices.ContainsFunc(s.TLS, func(t networkingv1.IngressTLS) bool { return len(secretNameRefusals(t.SecretName)) > 0 })
-	l.serviceNames = s.DefaultBackend != nil && beginsWithDigit(s.DefaultBackend)
 	for i := range s.Rules {
 		r := &s.Rules[i]
-		if r.HTTP == nil {
-			continue
-		}
-		l.serviceNames = l.serviceNames || slices.ContainsFunc(r.HTTP.Paths, func(p networkingv1.HTTPIngressPath) bool { return beginsWithDigit(&p.Backend) })
-		if strings.Contains(r.Host, "*") {
+		if r.HTTP != nil && strings.Contains(r.Host, "*") {
 			errs := resource.NewErrors()
-			validatePaths(errs, r.HTTP, leniency{}, names)
+			validatePaths(errs, r.HTTP, names)
 			l.wildcardRules = l.wildcardRules || errs.Len() > 0
 		}
 	}
 	return l
-}
-
-// beginsWithDigit reports that the service of a backend has a name that services had
-// not when the check was written, but that is one of DNS.
-func beginsWithDigit(b *networkingv1.IngressBackend) bool {
-	return b.Service != nil && len(resource.DNS1123Label(b.Service.Name, false)) == 0 && len(resource.DNS1035Label(b.Service.Name, false)) > 0
 }
 
 func secretNameRefusals(name string) []string {
@@ -76,13 +64,13 @@ func validateIngress(obj, old *networkingv1.Ingress, errs *resource.Errors, name
 		errs.Invalid("spec", s.Rules, fmt.Sprintf("either `%s` or `rules` must be specified", names.defaultBackend))
 	}
 	if s.DefaultBackend != nil {
-		validateBackend(errs.At("%s", names.defaultPath), s.DefaultBackend, l, names)
+		validateBackend(errs.At("%s", names.defaultPath), s.DefaultBackend, names)
 	}
 	for i := range s.Rules {
 		at, rule := errs.At("spec.rules[%d]", i), &s.Rules[i]
 		validateHost(at, rule.Host)
 		if rule.HTTP != nil && (!l.wildcardRules || !strings.Contains(rule.Host, "*")) {
-			validatePaths(at, rule.HTTP, l, names)
+			validatePaths(at, rule.HTTP, names)
 		}
 	}
 	for i := range s.TLS {
@@ -119,7 +107,7 @@ func validateHost(errs *resource.Errors, host string) {
 	errs.Refuse("host", host, hostRefusals(host))
 }
 
-func validatePaths(errs *resource.Errors, http *networkingv1.HTTPIngressRuleValue, l leniency, names fieldNames) {
+func validatePaths(errs *resource.Errors, http *networkingv1.HTTPIngressRuleValue, names fieldNames) {
 	if len(http.Paths) == 0 {
 		errs.Required("http.paths", "")
 	}
@@ -130,7 +118,7 @@ func validatePaths(errs *resource.Errors, http *networkingv1.HTTPIngressRuleValu
 			continue
 		}
 		validatePath(at, p)
-		validateBackend(at.At("backend"), &p.Backend, l, names)
+		validateBackend(at.At("backend"), &p.Backend, names)
 	}
 }
 
@@ -160,27 +148,24 @@ func validatePath(errs *resource.Errors, p *networkingv1.HTTPIngressPath) {
 	}
 }
 
-func validateBackend(errs *resource.Errors, b *networkingv1.IngressBackend, l leniency, names fieldNames) {
+func validateBackend(errs *resource.Errors, b *networkingv1.IngressBackend, names fieldNames) {
 	switch {
 	case b.Resource != nil && b.Service != nil:
 		errs.Invalid("", "", "cannot set both resource and service backends")
 	case b.Resource != nil:
 		validateObject(errs.At("resource"), b.Resource)
 	case b.Service != nil:
-		validateServiceBackend(errs, b.Service, l, names)
+		validateServiceBackend(errs, b.Service, names)
 	default:
 		errs.Invalid("", "", "resource or service backend is required")
 	}
 }
 
-func validateServiceBackend(errs *resource.Errors, s *networkingv1.IngressServiceBackend, l leniency, names fieldNames) {
-	switch {
-	case s.Name == "":
+func validateServiceBackend(errs *resource.Errors, s *networkingv1.IngressServiceBackend, names fieldNames) {
+	if s.Name == "" {
 		errs.Required(names.service, "")
-	case l.serviceNames:
+	} else {
 		errs.Refuse(names.service, s.Name, resource.DNS1123Label(s.Name, false))
-	default:
-		errs.Refuse(names.service, s.Name, resource.DNS1035Label(s.Name, false))
 	}
 	switch port := &s.Port; {
 	case port.Name != "" && port.Number != 0:

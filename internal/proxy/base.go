@@ -22,8 +22,8 @@ type Config struct {
 	// ServiceCIDRs are the addresses that cluster IPs are taken from. Packets to
 	// those that no Service has are dropped. Optional.
 	ServiceCIDRs []netip.Prefix
-	// NodePortAddresses limits the node's addresses that node ports are served
-	// on. When it is empty and NodePortPrimary is not set, they are all.
+	// NodePortAddresses limits the node's addresses that node ports, and the ports of
+	// health checks, are served on. When it is empty and NodePortPrimary is not set, they are all.
 	NodePortAddresses []netip.Prefix
 	// NodePortPrimary adds to them the node's first address of each family, as its
 	// Node object says.
@@ -188,10 +188,8 @@ func serviceRules(c *Config, node *NodeFacts, f nft.Family) []table.Rule {
 		// better a refusal at once, from the port that nobody listens on.
 		rules = append(rules, table.Rule{to{netip.PrefixFrom(netip.IPv6Loopback(), 128)}, verdict{nft.Accept, ""}})
 	}
-	only := c.NodePortAddresses
-	if c.NodePortPrimary {
-		only = slices.Concat(only, node.Primary)
-	} else if len(only) == 0 {
+	only, everywhere := c.nodePortRanges(node)
+	if everywhere {
 		rules = append(rules, table.Rule{toLocal{}, act{byPort, wordDo, Actions}})
 	}
 	for _, p := range ofFamily(only, f) {
@@ -217,6 +215,14 @@ func internalMasqueradeRules(c *Config, f nft.Family) []table.Rule {
 		rules = append(rules, append(outside, verdict{nft.Goto, chainMasquerade}))
 	}
 	return append(rules, table.Rule{verdict{nft.Goto, chainMasqueradeLocal}})
+}
+
+// nodePortRanges are where those addresses of the node are at which node ports are served, unless that is everywhere.
+func (c *Config) nodePortRanges(node *NodeFacts) (only []netip.Prefix, everywhere bool) {
+	if c.NodePortPrimary {
+		return slices.Concat(c.NodePortAddresses, node.Primary), false
+	}
+	return c.NodePortAddresses, len(c.NodePortAddresses) == 0
 }
 
 func ofFamily(prefixes []netip.Prefix, f nft.Family) []netip.Prefix {

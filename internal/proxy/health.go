@@ -9,10 +9,12 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -36,15 +38,16 @@ type serviceHealth struct {
 type healthPort struct {
 	owner  *serviceHealth
 	server *http.Server
+	at     []string // addresses; empty: all
 	port   uint16
 	health atomic.Pointer[Health]
 }
 
-// update opens and closes ports as the list says. It belongs to one goroutine;
+// update opens and closes ports at the addresses as the list says. It belongs to one goroutine;
 // g owns those of the servers.
-func (s *serviceHealth) update(ctx context.Context, g *task.Group, want map[types.NamespacedName]Health) {
+func (s *serviceHealth) update(ctx context.Context, g *task.Group, at []string, want map[types.NamespacedName]Health) {
 	for name, p := range s.open {
-		if h, ok := want[name]; !ok || h.Port != p.port {
+		if h, ok := want[name]; !ok || h.Port != p.port || !slices.Equal(at, p.at) {
 			_ = p.server.Close()
 			delete(s.open, name)
 		}
@@ -53,7 +56,7 @@ func (s *serviceHealth) update(ctx context.Context, g *task.Group, want map[type
 		p := s.open[name]
 		if p == nil {
 			var err error
-			if p, err = s.start(ctx, g, h); err != nil {
+			if p, err = s.start(ctx, g, at, h); err != nil {
 				message := fmt.Sprintf("node %s failed to start healthcheck %q on port %d: %v", s.node, name, h.Port, err)
 				s.events.Event(h.Service, corev1.EventTypeWarning, "FailedToStartServiceHealthcheck", message)
 				s.log.Warn("cannot serve a service's health check", "service", name.String(), "port", h.Port, "err", err)
@@ -65,19 +68,32 @@ func (s *serviceHealth) update(ctx context.Context, g *task.Group, want map[type
 	}
 }
 
-func (s *serviceHealth) start(ctx context.Context, g *task.Group, h Health) (*healthPort, error) {
-	l, err := s.listen(ctx, "tcp", ":"+strconv.Itoa(int(h.Port)))
-	if err != nil {
-		return nil, err
-	}
-	p := &healthPort{owner: s, port: h.Port}
-	p.server = &http.Server{Handler: p, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
-	g.Go("health check port of "+h.String(), func(context.Context) error {
-		if err := p.server.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
-			s.log.Warn("health check port failed", "service", h.String(), "port", h.Port, "err", err)
+// start opens a port at all of the addresses, or at none. Those by which the machine is known elsewhere only are passed over.
+func (s *serviceHealth) start(ctx context.Context, g *task.Group, at []string, h Health) (*healthPort, error) {
+	var open []net.Listener
+	for _, a := range at {
+		l, err := s.listen(ctx, "tcp", net.JoinHostPort(a, strconv.Itoa(int(h.Port))))
+		if errors.Is(err, unix.EADDRNOTAVAIL) {
+			continue
 		}
-		return nil
-	})
+		if err != nil {
+			for _, l := range open {
+				_ = l.Close()
+			}
+			return nil, err
+		}
+		open = append(open, l)
+	}
+	p := &healthPort{owner: s, at: at, port: h.Port}
+	p.server = &http.Server{Handler: p, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	for _, l := range open {
+		g.Go("health check port of "+h.String(), func(context.Context) error {
+			if err := p.server.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+				s.log.Warn("health check port failed", "service", h.String(), "port", h.Port, "err", err)
+			}
+			return nil
+		})
+	}
 	return p, nil
 }
 

@@ -349,6 +349,21 @@ type Health struct {
 // map is the model's own, and valid until the next Commit.
 func (m *Model) Health() map[types.NamespacedName]Health { return m.health }
 
+// HealthAddrs are the addresses at which they are to be served, which are those of node ports.
+func (m *Model) HealthAddrs() []string {
+	only, everywhere := m.cfg.nodePortRanges(&m.node)
+	if everywhere {
+		return []string{""}
+	}
+	var at []string
+	for _, a := range append([]netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}, m.node.Addrs...) {
+		if slices.ContainsFunc(only, func(p netip.Prefix) bool { return p.Contains(a) }) && !slices.Contains(at, a.String()) {
+			at = append(at, a.String())
+		}
+	}
+	return at
+}
+
 func (m *Model) noteHealth(o *owner) {
 	if o.key.pod {
 		return

@@ -733,6 +733,33 @@ func TestDualStackServiceIsServedInBothFamilies(t *testing.T) {
 	s.reach(s.a, "[fd00:96::a]:80", "bc", "fd00:244:0:1::2")
 }
 
+// TestLargeDatagramsReachEndpoints sends more than fits one packet, in pieces of which only the first one says the port.
+func TestLargeDatagramsReachEndpoints(t *testing.T) {
+	s := newSite(t)
+	s.serve()
+	s.put(service("web", "10.96.0.10 fd00:96::a", nodePort), backends("web", "10.244.1.2@n1"), backends("web", "fd00:244:0:1::3@n1"))
+	s.client.Route("fd00:96::/64", "fd00:1::1")
+	for addr, want := range map[string]string{"10.96.0.10:80": "a", "192.168.1.1:30080": "a", "[fd00:96::a]:80": "b", "[fd00:1::1]:30080": "b"} {
+		for who, from := range map[string]*nettest.Host{"client": s.client, "pod": s.a, "node": s.n1} {
+			c, err := from.Dial("udp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := c.Write(make([]byte, 4000)); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			answer := make([]byte, 100)
+			if n, err := c.Read(answer); err != nil || !strings.HasPrefix(string(answer[:n]), want+" ") {
+				t.Errorf("from %s to %s: got %q, %v, want an answer of %s", who, addr, answer[:n], err, want)
+			}
+		}
+	}
+}
+
 func TestHostPortsOfPods(t *testing.T) {
 	s := newSite(t)
 	s.serve()

@@ -257,7 +257,7 @@ func (p *Proxy) keep(ctx context.Context, g *task.Group) error {
 		retry = nil
 		err := p.sync(ctx, g, in, full)
 		last = time.Now()
-		p.health.update(ctx, g, p.model.Health())
+		p.health.update(ctx, g, p.model.HealthAddrs(), p.model.Health())
 		if err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)

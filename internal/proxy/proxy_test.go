@@ -242,17 +242,21 @@ func TestHealthIsServedOnceItsPortIsFree(t *testing.T) {
 	}})
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(_ context.Context, network, addr string) (net.Conn, error) { return s.client.Dial(network, addr) }}}
-	for at, want := range map[string]string{
-		"10256/healthz": `"lastUpdated"`, "10256/livez": `"lastUpdated"`, "10249/proxyMode": "nftables", "10249/healthz": "ok", "10249/metrics": "kubeproxy_proxy_healthz_total",
+	for _, tc := range []struct{ at, want string }{
+		{"10256/healthz", `"lastUpdated"`},
+		{"10256/livez", `"lastUpdated"`},
+		{"10249/proxyMode", "nftables"},
+		{"10249/healthz", "ok"},
+		{"10249/metrics", "kubeproxy_proxy_healthz_total"}, // which is there once somebody has asked
 	} {
-		soon(t, at+" answers", func() bool {
-			r, err := client.Get("http://192.168.1.1:" + at)
+		soon(t, tc.at+" answers", func() bool {
+			r, err := client.Get("http://192.168.1.1:" + tc.at)
 			if err != nil {
 				return false
 			}
 			defer r.Body.Close()
 			body, err := io.ReadAll(r.Body)
-			return err == nil && r.StatusCode == http.StatusOK && strings.Contains(string(body), want)
+			return err == nil && r.StatusCode == http.StatusOK && strings.Contains(string(body), tc.want)
 		})
 	}
 }
@@ -304,6 +308,52 @@ func TestHealthCheckNodePortTellsOfLocalEndpoints(t *testing.T) {
 	})
 	c.Remove(local(32001))
 	soon(t, "the port is closed", func() bool { status, _, _ := get(32001); return status == 0 })
+}
+
+// TestHealthCheckNodePortIsServedWhereNodePortsAre limits both to loopback addresses, and to the node's primary ones.
+func TestHealthCheckNodePortIsServedWhereNodePortsAre(t *testing.T) {
+	for what, tc := range map[string]struct {
+		ranges  []netip.Prefix
+		primary bool
+		yes, no string
+	}{
+		"loopback": {ranges: mustPrefixes("127.0.0.0/8"), yes: "127.0.0.1", no: "192.168.1.1"},
+		"primary":  {ranges: mustPrefixes("203.0.113.0/24"), primary: true, yes: "192.168.1.1", no: "127.0.0.1"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newSite(t)
+			svc := service("web", "10.96.0.10", nodePort, func(svc *corev1.Service) {
+				svc.Spec.Type = corev1.ServiceTypeLoadBalancer
+				svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+				svc.Spec.HealthCheckNodePort = 32000
+			})
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{
+				Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.168.1.1"}, {Type: corev1.NodeExternalIP, Address: "203.0.113.1"}},
+			}}
+			c := newCluster(svc, backends("web", "10.244.1.2@n1"))
+			c.Put(node)
+			s.run(Options{
+				Transport: c, Config: Config{NodePortAddresses: tc.ranges, NodePortPrimary: tc.primary},
+				Listen: func(ctx context.Context, network, addr string) (l net.Listener, err error) {
+					return l, errors.Join(s.n1.Do(func() error {
+						l, err = (&net.ListenConfig{}).Listen(ctx, network, addr)
+						return err
+					}))
+				},
+			})
+			open := func(ip string) bool {
+				c, err := s.n1.Dial("tcp", ip+":32000")
+				if err == nil {
+					_ = c.Close()
+				}
+				return err == nil
+			}
+			soon(t, "the port is open at "+tc.yes, func() bool { return open(tc.yes) })
+			if open(tc.no) {
+				t.Errorf("the port is open at %s as well", tc.no)
+			}
+		})
+	}
 }
 
 func TestHealthEndpoints(t *testing.T) {

@@ -320,7 +320,8 @@ func e2eBasics(t *testing.T, m *machine) {
 	if code, got := m.get("/containerLogs/default/web/c?previous=1"); code != 400 || !strings.Contains(got, `previous terminated container "c" in pod "web" not found`) {
 		t.Errorf("log of no previous container: got %d %q", code, got)
 	}
-	if code, got := m.get("/stats/summary"); code != 200 || !strings.Contains(got, `"name":"web"`) || !strings.Contains(got, `"imageFs":{`) || !strings.Contains(got, `"maxpid":`) || !strings.Contains(got, `"process_count":`) {
+	if code, got := m.get("/stats/summary"); code != 200 || !strings.Contains(got, `"name":"web"`) || !strings.Contains(got, `"imageFs":{`) || !strings.Contains(got, `"maxpid":`) || !strings.Contains(got, `"process_count":`) ||
+		!strings.Contains(got, `"ephemeral-storage":{`) || !strings.Contains(got, `"logs":{`) {
 		t.Errorf("summary: got %d %q", code, got)
 	}
 	code, scraped := m.get("/metrics/cadvisor")

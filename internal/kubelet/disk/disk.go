@@ -17,6 +17,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/csi"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/logs"
+	"github.com/kemudi/kemudi/internal/kubelet/machine"
 	"github.com/kemudi/kemudi/internal/kubelet/plugin"
 	"github.com/kemudi/kemudi/internal/kubelet/users"
 	"github.com/kemudi/kemudi/internal/kubelet/volume"
@@ -169,20 +170,47 @@ func (d *Disk) UsersOf(pod *v1.Pod) (*cri.Users, error) {
 	return &cri.Users{First: r.First, Count: users.Size}, nil
 }
 
-// Usage is what the pod holds there now; of its containers, only their logs.
-func (d *Disk) Usage(pod *v1.Pod) evict.Storage {
-	out := evict.Storage{Volumes: map[string]int64{}, Containers: map[string]int64{}}
+// Held is what a pod holds there.
+type Held struct {
+	// Volumes is by name of those that the node makes, as far as they are there.
+	Volumes map[string]machine.Files
+	Logs    map[string]machine.Files // by the names of containers
+	Other   machine.Files            // that the node makes for the pod
+}
+
+// Measure looks at all that the pod holds there, file by file; the writable layers of its containers are elsewhere.
+func (d *Disk) Measure(pod *v1.Pod) Held {
+	out := Held{Volumes: map[string]machine.Files{}, Logs: map[string]machine.Files{}}
 	for i := range pod.Spec.Volumes {
-		if v := &pod.Spec.Volumes[i]; v.EmptyDir != nil {
-			out.Volumes[v.Name] = evict.DiskUsage(d.Volumes.Path(pod, v))
+		if v := &pod.Spec.Volumes[i]; volume.Made(v) {
+			if held := machine.FilesBelow(d.Volumes.Path(pod, v)); held.Inodes > 0 {
+				out.Volumes[v.Name] = held
+			}
 		}
 	}
 	dir := cri.PodLogDir(d.o.PodLogsDir, pod.Namespace, pod.Name, string(pod.UID))
+	logs := func(container string) { out.Logs[container] = machine.FilesBelow(filepath.Join(dir, container)) }
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
-			out.Containers[list[i].Name] = evict.DiskUsage(filepath.Join(dir, list[i].Name))
+			logs(list[i].Name)
 		}
 	}
-	out.Other = evict.DiskUsage(filepath.Join(d.Volumes.PodDir(pod.UID), "containers"))
+	for i := range pod.Spec.EphemeralContainers {
+		logs(pod.Spec.EphemeralContainers[i].Name)
+	}
+	out.Other = machine.FilesBelow(filepath.Join(d.Volumes.PodDir(pod.UID), "containers"))
+	return out
+}
+
+// Usage is what the pod holds there now; of its containers, only their logs.
+func (d *Disk) Usage(pod *v1.Pod) evict.Storage {
+	held := d.Measure(pod)
+	out := evict.Storage{Volumes: map[string]int64{}, Containers: map[string]int64{}, Other: held.Other.Bytes}
+	for name, f := range held.Volumes {
+		out.Volumes[name] = f.Bytes
+	}
+	for name, f := range held.Logs {
+		out.Containers[name] = f.Bytes
+	}
 	return out
 }

@@ -1,8 +1,6 @@
 package evict
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -215,7 +213,7 @@ func TestNodeUnderPressureTakesOnlyWhatDoesNotMakeItWorse(t *testing.T) {
 }
 
 func TestLocalStorageHasLimits(t *testing.T) {
-	pod := podOf(t, `spec: {volumes: [{name: v, emptyDir: {sizeLimit: 10Mi}}, {name: m, emptyDir: {medium: Memory, sizeLimit: 5Mi}}, {name: free, emptyDir: {}}],
+	pod := podOf(t, `spec: {volumes: [{name: v, emptyDir: {sizeLimit: 10Mi}}, {name: m, emptyDir: {medium: Memory, sizeLimit: 5Mi}}, {name: free, emptyDir: {}}, {name: c, configMap: {name: c}}, {name: s, secret: {secretName: s}}],
 		containers: [{name: a, resources: {limits: {ephemeral-storage: 20Mi}}}, {name: b, resources: {limits: {ephemeral-storage: 30Mi}}}]}`)
 	if !HasLimits(pod) || HasLimits(podOf(t, "spec: {volumes: [{name: v, emptyDir: {}}], containers: [{name: a}]}")) {
 		t.Error("HasLimits")
@@ -233,6 +231,8 @@ func TestLocalStorageHasLimits(t *testing.T) {
 		"a container":                {all(0, 0, 0, 21, 0), `Container a exceeded its local ephemeral storage limit "20Mi". `},
 		"all together":               {all(10, 5, 41, 0, 0), "Pod ephemeral local storage usage exceeds the total limit of containers 50Mi. "},
 		"memory is no local storage": {all(10, 5, 40, 0, 0), ""},
+		"a ConfigMap counts":         {Storage{Volumes: map[string]int64{"free": 50 * mi, "c": 1}}, "Pod ephemeral local storage usage exceeds the total limit of containers 50Mi. "},
+		"a Secret does not":          {Storage{Volumes: map[string]int64{"free": 50 * mi, "s": 1}}, ""},
 	} {
 		if got := OverLimit(pod, tc.s); got != tc.want {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)
@@ -242,41 +242,5 @@ func TestLocalStorageHasLimits(t *testing.T) {
 	const want = `Container s exceeded its local ephemeral storage limit "5Mi". `
 	if got := OverLimit(sidecar, Storage{Containers: map[string]int64{"s": 6 * mi, "a": 1 * mi}}); got != want {
 		t.Errorf("a sidecar: got %q, want %q", got, want)
-	}
-}
-
-func TestDiskUsageCountsWhatIsOnDiskOnce(t *testing.T) {
-	dir := t.TempDir()
-	empty := DiskUsage(dir)
-	write := func(name string, size int) {
-		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, size), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("a", 1<<20)
-	write("sub/b", 1<<20)
-	if err := os.Link(filepath.Join(dir, "a"), filepath.Join(dir, "sub", "same")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("/", filepath.Join(dir, "root")); err != nil {
-		t.Fatal(err)
-	}
-	sparse, err := os.Create(filepath.Join(dir, "sparse"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sparse.Truncate(1 << 40); err != nil {
-		t.Fatal(err)
-	}
-	sparse.Close()
-	if got := DiskUsage(dir) - empty; got < 2<<20 || got > 2<<20+64<<10 {
-		t.Errorf("got %d, want 2 MiB and some directories", got)
-	}
-	if got := DiskUsage(filepath.Join(dir, "none")); got != 0 {
-		t.Errorf("of nothing: got %d", got)
 	}
 }

@@ -2,9 +2,6 @@ package evict
 
 import (
 	"fmt"
-	"io/fs"
-	"path/filepath"
-	"syscall"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -15,7 +12,7 @@ import (
 
 // Storage is what a pod holds on the node's disk, in bytes.
 type Storage struct {
-	// Volumes is by name of the emptyDir volumes, those in memory too.
+	// Volumes is by name of those that the node makes, those in memory too.
 	Volumes map[string]int64
 	// Containers is logs and writable layer, by name.
 	Containers map[string]int64
@@ -50,11 +47,17 @@ func (s Storage) Total(pod *v1.Pod) int64 {
 		sum += n
 	}
 	for i := range pod.Spec.Volumes {
-		if v := &pod.Spec.Volumes[i]; v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault {
+		if v := &pod.Spec.Volumes[i]; LocalVolume(v) {
 			sum += s.Volumes[v.Name]
 		}
 	}
 	return sum
+}
+
+// LocalVolume reports whether what a volume holds counts as local storage of its pod. Secrets are in memory, and so is what
+// is projected, as far as upstream counts.
+func LocalVolume(v *v1.Volume) bool {
+	return v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault || v.ConfigMap != nil
 }
 
 // OverLimit returns why the pod must go because of what it holds; empty if it
@@ -92,49 +95,4 @@ func (s Storage) exceeds(c *v1.Container) string {
 		return fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, limit.String())
 	}
 	return ""
-}
-
-// blockSize is the unit in which the kernel counts what files hold.
-const blockSize = 512
-
-// DiskUsage is what a directory holds, in bytes on disk. Files with several names
-// count once; other file systems below it do not count. What vanishes meanwhile
-// holds nothing.
-func DiskUsage(dir string) int64 {
-	type inode struct{ dev, ino uint64 }
-	seen := map[inode]bool{}
-	var sum int64
-	var device uint64
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error { // errors are skipped one by one
-		if err != nil {
-			return nil
-		}
-		info, err := d.Info()
-		if err != nil {
-			return nil
-		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		if !ok {
-			return nil
-		}
-		if path == dir {
-			device = st.Dev
-		}
-		if st.Dev != device {
-			if d.IsDir() {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		if st.Nlink > 1 && !d.IsDir() {
-			id := inode{st.Dev, st.Ino}
-			if seen[id] {
-				return nil
-			}
-			seen[id] = true
-		}
-		sum += st.Blocks * blockSize
-		return nil
-	})
-	return sum
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	config "k8s.io/kubelet/config/v1beta1"
 
@@ -61,13 +62,14 @@ type Server struct {
 		sync.Mutex
 		read map[string]int64 // how many bytes of a log clients have read from its beginning
 		used *machine.Usage   // of the machine, at an earlier look; nil: there was none
+		held map[types.UID]*measured
 	}
 }
 
 // New returns a server.
 func New(o Options) *Server {
 	s := &Server{o: o, runtime: o.Pods.Runner.Runtime, requests: newRequests(o.Registry), began: time.Now()}
-	s.mu.read = map[string]int64{}
+	s.mu.read, s.mu.held = map[string]int64{}, map[types.UID]*measured{}
 	s.register()
 	return s
 }

@@ -27,7 +27,10 @@ func (s *Server) serveSummary(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	summary := look.Summary(s.o.NodeName)
-	usage.AddVolumes(&summary, s.volumes(r.Context()))
+	volumes, stored := s.local(r.Context())
+	volumes = append(volumes, s.volumes(r.Context())...)
+	usage.AddVolumes(&summary, volumes)
+	usage.AddStored(&summary, stored, volumes)
 	writeJSON(w, summary)
 }
 

@@ -148,3 +148,25 @@ func TestMetricsServerFindsSwapAndStart(t *testing.T) {
 		}
 	}
 }
+
+func TestLocalStorageOfAPodIsLogsLayersAndLocalVolumes(t *testing.T) {
+	t.Parallel()
+	s, at, disk := look().Summary("n1"), time.Unix(990, 0), machine.FileSystem{Capacity: 9000, Available: 8000, Inodes: 9, InodesFree: 8}
+	volumes := []Volume{
+		{Pod: "u1", Name: "work", Local: true, Held: HeldFiles(&disk, machine.Files{Bytes: 1000, Inodes: 3}, at)},
+		{Pod: "u1", Name: "secret", Held: HeldFiles(&disk, machine.Files{Bytes: 50, Inodes: 4}, at)},
+		{Pod: "gone", Name: "work", Local: true, Held: HeldFiles(&disk, machine.Files{Bytes: 1}, at)},
+	}
+	AddVolumes(&s, volumes)
+	AddStored(&s, map[string]Stored{"u1": {At: at, Disk: &disk, Logs: map[string]machine.Files{"main": {Bytes: 300, Inodes: 2}, "init": {Bytes: 9, Inodes: 1}}, Other: machine.Files{Bytes: 10, Inodes: 1}}}, volumes)
+	p := s.Pods[0]
+	if got := *p.EphemeralStorage; *got.UsedBytes != 1000+300+10+77 || *got.InodesUsed != 3+2+1 || *got.CapacityBytes != 9000 || *got.InodesFree != 8 || got.Time.Unix() != 1000 {
+		t.Errorf("got %d bytes in %d inodes, %+v", *got.UsedBytes, *got.InodesUsed, got)
+	}
+	if logs := p.Containers[0].Logs; *logs.UsedBytes != 300 || *logs.InodesUsed != 2 || *logs.AvailableBytes != 8000 {
+		t.Errorf("logs: got %+v", logs)
+	}
+	if len(p.VolumeStats) != 2 || *p.VolumeStats[1].UsedBytes != 50 {
+		t.Errorf("volumes: got %+v", p.VolumeStats)
+	}
+}

@@ -1,6 +1,8 @@
 package usage
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,11 +16,65 @@ type Volume struct {
 	Pod             types.UID
 	Namespace, Name string
 	Claim           string // empty: it stands in the pod
+	Local           bool   // it counts as local storage of the pod
 	Held            stats.FsStats
+}
+
+// Stored is what a pod has on the node's disk beside its volumes.
+type Stored struct {
+	At    time.Time                // when that was so
+	Disk  *machine.FileSystem      // that it is on
+	Logs  map[string]machine.Files // by the names of containers
+	Other machine.Files
 }
 
 // Held is what a volume holds that is as full as its file system.
 func Held(fs *machine.FileSystem) stats.FsStats { return *fileSystem(fs, metav1.Now()) }
+
+// HeldFiles is what some of the files of a file system hold.
+func HeldFiles(fs *machine.FileSystem, files machine.Files, at time.Time) stats.FsStats {
+	out := fileSystem(fs, metav1.NewTime(at))
+	out.UsedBytes, out.InodesUsed = number(float64(files.Bytes)), number(float64(files.Inodes))
+	return *out
+}
+
+// AddStored adds logs to the containers of a summary that has volumes already, and to its pods all local storage: logs,
+// writable layers, local volumes and what else there is. stored is by the UIDs of pods.
+func AddStored(s *stats.Summary, stored map[string]Stored, volumes []Volume) {
+	local := map[string][]stats.FsStats{}
+	for i := range volumes {
+		if v := &volumes[i]; v.Local {
+			local[string(v.Pod)] = append(local[string(v.Pod)], v.Held)
+		}
+	}
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		of, ok := stored[p.PodRef.UID]
+		if !ok {
+			continue
+		}
+		all := HeldFiles(of.Disk, of.Other, of.At)
+		sum := func(f *stats.FsStats) {
+			all.UsedBytes, all.InodesUsed = add(all.UsedBytes, f.UsedBytes), add(all.InodesUsed, f.InodesUsed)
+			if f.Time.After(all.Time.Time) {
+				all.Time = f.Time
+			}
+		}
+		for k := range p.Containers {
+			c := &p.Containers[k]
+			logs := HeldFiles(of.Disk, of.Logs[c.Name], of.At)
+			c.Logs = &logs
+			sum(c.Logs)
+			if c.Rootfs != nil {
+				sum(c.Rootfs)
+			}
+		}
+		for k := range local[p.PodRef.UID] {
+			sum(&local[p.PodRef.UID][k])
+		}
+		p.EphemeralStorage = &all
+	}
+}
 
 // AddVolumes adds what volumes hold to the pods of a summary.
 func AddVolumes(s *stats.Summary, volumes []Volume) {

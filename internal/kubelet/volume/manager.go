@@ -193,6 +193,9 @@ func kind(v *v1.Volume) string {
 	return ""
 }
 
+// Made reports whether the node makes what a volume holds, beside others, below the pod's directory.
+func Made(v *v1.Volume) bool { return kind(v) != "" && v.NFS == nil }
+
 // Plugin is what metrics call the plugin that makes a volume; of a claim, what stands for all plugins.
 func Plugin(v *v1.Volume) string {
 	switch {

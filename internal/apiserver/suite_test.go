@@ -44,7 +44,7 @@ type fixture struct {
 
 // everyVersion serves what is off by default, too.
 func everyVersion(o *Options) {
-	o.RuntimeConfig = map[string]bool{"scheduling.k8s.io/v1alpha3": true, "scheduling.k8s.io/v1beta1": true, "settings.k8s.io/v1alpha1": true}
+	o.RuntimeConfig = map[string]bool{"scheduling.k8s.io/v1alpha3": true, "scheduling.k8s.io/v1beta1": true, "settings.k8s.io/v1alpha1": true, "coordination.k8s.io/v1beta1": true, "coordination.k8s.io/v1alpha2": true}
 }
 
 // newFixture starts a server with the built-in resources; change may alter its options.

@@ -64,7 +64,7 @@ func newFarBed(t *testing.T) *farBed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.API.RuntimeConfig = map[string]bool{"scheduling.k8s.io/v1beta1": true, "settings.k8s.io/v1alpha1": true} // the controllers follow all kinds there are
+	o.API.RuntimeConfig = map[string]bool{"scheduling.k8s.io/v1beta1": true, "settings.k8s.io/v1alpha1": true, "coordination.k8s.io/v1beta1": true, "coordination.k8s.io/v1alpha2": true} // the controllers follow all kinds there are
 	b := &farBed{T: t, ctx: ctx, addr: "127.0.0.1:0", s: newServer(o, addresses{})}
 	b.must(b.s.keys())
 	b.start()

@@ -3,7 +3,6 @@ package coordination
 import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/resource"
@@ -32,9 +31,9 @@ func validateLease(obj, _ *coordinationv1.Lease, errs *resource.Errors) {
 	}
 	errs.NonNegative("spec.leaseTransitions", int64(ptr.Deref(s.LeaseTransitions, 0)))
 	if s.Strategy != nil {
-		errs.Refuse("spec.strategy", *s.Strategy, validation.IsQualifiedName(string(*s.Strategy)))
+		validateStrategy(*s.Strategy, errs)
 	}
 	if ptr.Deref(s.PreferredHolder, "") != "" && ptr.Deref(s.Strategy, "") == "" {
-		errs.Forbidden("spec.preferredHolder", "may only be specified when `strategy` is defined")
+		errs.Forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined")
 	}
 }

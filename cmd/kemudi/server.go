@@ -211,6 +211,7 @@ func addEtcdFlags(f *pflag.FlagSet, o *cluster.Etcd) {
 	f.StringVar(&o.CAFile, "etcd-cafile", o.CAFile, "certificates of the authority of that etcd")
 	f.StringVar(&o.CertFile, "etcd-certfile", o.CertFile, "certificate that this server shows to it")
 	f.StringVar(&o.KeyFile, "etcd-keyfile", o.KeyFile, "key of that certificate")
+	f.StringSliceVar(&o.Overrides, "etcd-servers-overrides", o.Overrides, "resources that other etcds keep, /events#https://10.0.0.2:2379;...: taken of events, for scripts and without effect, as all is in one store, and refused of others")
 	f.StringVar(&o.Prefix, "etcd-prefix", o.Prefix, "what the keys of the cluster's objects begin with in that etcd; default /registry")
 }
 

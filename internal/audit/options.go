@@ -1,8 +1,10 @@
 package audit
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -65,6 +67,8 @@ type WebhookOptions struct {
 	Mode           string        // --audit-webhook-mode
 	Batch          BatchOptions
 	Truncate       TruncateOptions
+	// Dial makes the connections. Nil: they are made directly.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // BatchOptions configure the mode batch of the file (--audit-log-batch-*) or the webhook

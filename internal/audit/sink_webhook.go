@@ -47,7 +47,7 @@ func newWebhook(o *WebhookOptions, t *telling) (*webhook, error) {
 	if err != nil {
 		return nil, fmt.Errorf("initializing audit webhook: %w", err)
 	}
-	config.Timeout, config.QPS = postTimeout, -1
+	config.Timeout, config.QPS, config.Dial = postTimeout, -1, o.Dial
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, metav1.SchemeGroupVersion) // Status, for what it answers
 	config.ContentType, config.NegotiatedSerializer = runtime.ContentTypeJSON, serializer.NewCodecFactory(scheme).WithoutConversion()

@@ -54,7 +54,7 @@ type server struct {
 	ways     *reach.Ways        // to other machines and their pods
 	backBy   time.Time          // when agents that had tunnels to this server before have them again
 	ssh      *ssh.Tunnels       // nil: they are not reached by SSH
-	egress   *egress.Proxy      // to nodes, pods and services; nil: there is none
+	egress   egress.Selection   // what is reached by proxies
 	worker   *worker.Worker     // nil: this machine runs no pods
 	serving  *serving           // its certificate
 	member   *membership        // its place among several servers
@@ -189,6 +189,9 @@ func (sg *stages) fail(err error) error {
 
 // start starts the parts, in order.
 func (s *server) start(sg *stages) error {
+	if err := s.openEgress(); err != nil {
+		return err
+	}
 	if err := s.keys(); err != nil {
 		return err
 	}
@@ -255,7 +258,7 @@ func (s *server) keys() error {
 	}
 	s.known, err = identity.Open(&s.o.Identity, identity.With{
 		Own: s.ownKeys(), URL: "https://kubernetes.default.svc." + s.o.Network.ClusterDomain,
-		KeySet: "https://" + netip.AddrPortFrom(s.o.AdvertiseAddress, s.o.SecurePort).String() + authn.KeySetPath, Server: s.o.NodeName, Registry: s.registry, Logger: s.o.Logger.With("part", "authentication"),
+		KeySet: "https://" + netip.AddrPortFrom(s.o.AdvertiseAddress, s.o.SecurePort).String() + authn.KeySetPath, Server: s.o.NodeName, Egress: s.egress, Registry: s.registry, Logger: s.o.Logger.With("part", "authentication"),
 	})
 	if err == nil {
 		s.issuer = s.known.Issuer
@@ -299,7 +302,7 @@ func (s *server) serve(sg *stages, st state) error {
 	}
 	s.plane, err = plane.New(plane.Options{
 		Store: st.Store, Shared: st.shared, Alone: s.o.alone != nil, CABundle: string(s.pki.CA.CertPEM()), Network: s.o.Network.Network, Logger: s.o.Logger,
-		Registry: s.registry, Controllers: controllers, Host: s.o.NodeName, Plugins: s.o.API.Plugins, Authorization: s.o.API.Authorization, Scheduler: scheduling,
+		Registry: s.registry, Controllers: controllers, Host: s.o.NodeName, Plugins: s.o.API.Plugins, Authorization: s.o.API.Authorization, Egress: s.egress, Scheduler: scheduling,
 		Election: s.o.Election, Address: s.own(), Node: node, ProxyCertificate: s.pki.FrontProxyCertificate,
 		Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
 			// The service "kubernetes" leads here.
@@ -388,9 +391,6 @@ func (s *server) configure(o *apiserver.Options, caches *watchcache.Set) (err er
 	if s.tunnels, err = dialback.NewRegistry(s.o.Logger.With("part", "tunnels")); err != nil {
 		return err
 	}
-	if err := s.openEgress(); err != nil {
-		return err
-	}
 	if err := s.openSSH(); err != nil {
 		return err
 	}
@@ -431,7 +431,7 @@ func (s *server) requests(o *apiserver.Options) {
 // audit is told of requests; nil: nobody is.
 func (s *server) audit() (*audit.Log, error) {
 	o := s.o.API.Audit
-	o.Registry, o.Logger = s.registry, s.o.Logger.With("part", "audit")
+	o.Registry, o.Logger, o.Webhook.Dial = s.registry, s.o.Logger.With("part", "audit"), s.egress.To(egress.ControlPlane)
 	return audit.New(o)
 }
 

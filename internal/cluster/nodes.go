@@ -22,6 +22,7 @@ import (
 	"github.com/kemudi/kemudi/internal/dialback"
 	"github.com/kemudi/kemudi/internal/podnet"
 	"github.com/kemudi/kemudi/internal/reach"
+	"github.com/kemudi/kemudi/internal/reach/egress"
 )
 
 // nodes reaches node agents and pods: the agent of this machine by its socket, all else
@@ -105,7 +106,7 @@ func (d nodes) ways(to reach.Target) []reach.Way {
 	if d.s.ssh != nil {
 		return []reach.Way{{Name: "by SSH", Dial: d.bySSH}}
 	}
-	if d.s.egress != nil {
+	if d.s.egress[egress.Cluster] != nil {
 		return []reach.Way{{Name: "by the egress proxy", Dial: d.direct}}
 	}
 	list := []reach.Way{{Name: "by the network", Dial: d.direct}}
@@ -133,8 +134,8 @@ func (d nodes) direct(ctx context.Context, to reach.Target) (net.Conn, error) {
 	if to.Address == "" {
 		return nil, fmt.Errorf("node %s does not say where its agent is served", to.Node)
 	}
-	if d.s.egress != nil {
-		return d.s.egress.Dial(ctx, to.Address)
+	if dial := d.s.egress.To(egress.Cluster); dial != nil {
+		return dial(ctx, "tcp", to.Address)
 	}
 	return (&net.Dialer{}).DialContext(ctx, "tcp", to.Address)
 }

@@ -3,7 +3,13 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
+	eventsapi "k8s.io/api/events/v1"
+
+	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/reach/egress"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/etcd"
 	"github.com/kemudi/kemudi/internal/store/mem"
@@ -18,6 +24,24 @@ type Etcd struct {
 	KeyFile  string   // --etcd-keyfile
 	CAFile   string   // --etcd-cafile
 	Prefix   string   // --etcd-prefix; empty: /registry
+	// Overrides are --etcd-servers-overrides, RESOURCE#SERVERS: that events are to be in a store of their own is heard and
+	// not done, and of other resources it is refused.
+	Overrides []string
+}
+
+// checkOverrides refuses that resources are kept elsewhere on which writes of others depend.
+func (e *Etcd) checkOverrides() error {
+	for _, text := range e.Overrides {
+		what, servers, ok := strings.Cut(text, "#")
+		group, plural, named := strings.Cut(what, "/")
+		if !ok || !named || servers == "" {
+			return errors.New("--etcd-servers-overrides invalid, must be of format: group/resource#servers, where servers are URLs, semicolon separated")
+		}
+		if plural != core.Events.Def.Plural || group != "" && group != eventsapi.GroupName {
+			return fmt.Errorf("--etcd-servers-overrides %s: all resources but events are kept in one store, as writes of one depend on others", what)
+		}
+	}
+	return nil
 }
 
 // elsewhere reports that keys of objects have another prefix than that of all clusters.
@@ -26,6 +50,9 @@ func (e *Etcd) elsewhere() bool { return e.Prefix != "" && prefix.Clean(e.Prefix
 func (e *Etcd) check() error {
 	if len(e.Servers) == 0 && (e.CertFile != "" || e.KeyFile != "" || e.CAFile != "") {
 		return errors.New("--etcd-certfile, --etcd-keyfile and --etcd-cafile are for connections to --etcd-servers, which is missing")
+	}
+	if err := e.checkOverrides(); err != nil {
+		return err
 	}
 	if (e.CertFile == "") != (e.KeyFile == "") {
 		return errors.New("--etcd-certfile and --etcd-keyfile go together")
@@ -55,8 +82,11 @@ type state struct {
 // store starts the store, or the connections to it.
 func (s *server) store(sg *stages) (state, error) {
 	log := s.o.Logger.With("part", "etcd")
+	if len(s.o.Etcd.Overrides) > 0 {
+		s.o.Logger.Warn("a flag has no effect", "flag", "--etcd-servers-overrides", "why", "events are kept in the one store that all is in")
+	}
 	if e := s.o.Etcd; len(e.Servers) > 0 {
-		r, err := etcd.NewRemote(etcd.RemoteOptions{Servers: e.Servers, CertFile: e.CertFile, KeyFile: e.KeyFile, CAFile: e.CAFile, Log: log})
+		r, err := etcd.NewRemote(etcd.RemoteOptions{Servers: e.Servers, CertFile: e.CertFile, KeyFile: e.KeyFile, CAFile: e.CAFile, Dial: s.egress.To(egress.Store), Log: log})
 		if err != nil {
 			return state{}, err
 		}

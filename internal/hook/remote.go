@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -24,6 +25,8 @@ type RemoteOptions struct {
 	Timeout    time.Duration // of one try; 0: 30 s
 	Backoff    time.Duration // before the second try, and half as long again before each further one; 0: 500 ms
 	Agent      string        // the User-Agent
+	// Dial makes the connections. Nil: they are made directly.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // How often a webhook of a kubeconfig is tried, how many calls of it are under way at a time, and
@@ -65,7 +68,7 @@ func OpenRemote(o RemoteOptions) (*Remote, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig %s: %w", o.Kubeconfig, err)
 	}
-	config.Timeout, config.UserAgent = o.Timeout, o.Agent
+	config.Timeout, config.UserAgent, config.Dial = o.Timeout, o.Agent, o.Dial
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %w", o.Kubeconfig, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/node"
 	"github.com/kemudi/kemudi/internal/auth/rbac"
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/reach/egress"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -49,7 +50,7 @@ func (p *Plane) admission() (*admission.Chain, error) {
 			PodCertificates: cache(certificates.PodCertificateRequests.Def), NetworkPolicies: cache(networking.NetworkPolicies.Def),
 			Ingresses: cache(networking.Ingresses.Def), IngressClasses: cache(networking.IngressClasses.Def), Services: cache(core.Services.Def),
 		}),
-		RBAC: p.roles, Registry: p.o.Registry, Logger: p.o.Logger.With("part", "authorization"), ID: p.o.Host,
+		RBAC: p.roles, Dial: p.o.Egress.To(egress.ControlPlane), Registry: p.o.Registry, Logger: p.o.Logger.With("part", "authorization"), ID: p.o.Host,
 	}); err != nil {
 		return nil, err
 	}

@@ -33,6 +33,7 @@ import (
 	"github.com/kemudi/kemudi/internal/leader"
 	"github.com/kemudi/kemudi/internal/metricsserver"
 	"github.com/kemudi/kemudi/internal/obs"
+	"github.com/kemudi/kemudi/internal/reach/egress"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/scheduler"
 	"github.com/kemudi/kemudi/internal/scheduler/config"
@@ -54,6 +55,7 @@ type Options struct {
 
 	// Authorization says who decides what others than parts of this process may do.
 	Authorization modes.Options
+	Egress        egress.Selection // by which proxies webhooks of authorization are asked
 	// Plugins are on or off other than by default.
 	Plugins Plugins
 	// Scheduler says how to schedule; nil: as upstream.

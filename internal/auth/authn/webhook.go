@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -63,8 +64,15 @@ const (
 	maxAnswer      = 1 << 20 // bytes
 )
 
+// WebhookWith is what a server has for a webhook.
+type WebhookWith struct {
+	// Dial makes the connections. Nil: they are made directly.
+	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
+	Metrics *CacheMetrics // required
+}
+
 // NewWebhook returns who asks, with a memory of the answers.
-func NewWebhook(o WebhookOptions, audiences []string, m *CacheMetrics) (authenticator.Token, error) {
+func NewWebhook(o WebhookOptions, audiences []string, with WebhookWith) (authenticator.Token, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
@@ -74,6 +82,7 @@ func NewWebhook(o WebhookOptions, audiences []string, m *CacheMetrics) (authenti
 	if err != nil {
 		return nil, fmt.Errorf("--authentication-token-webhook-config-file %s: %w", o.ConfigFile, err)
 	}
+	config.Dial = with.Dial
 	shared, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("--authentication-token-webhook-config-file %s: %w", o.ConfigFile, err)
@@ -88,7 +97,7 @@ func NewWebhook(o WebhookOptions, audiences []string, m *CacheMetrics) (authenti
 	if w.version == "" {
 		w.version = WebhookDefaults().Version
 	}
-	return NewCached(w, CacheOptions{Good: o.CacheTTL, Bad: o.CacheTTL, Timeout: webhookTimeout, Metrics: m}), nil
+	return NewCached(w, CacheOptions{Good: o.CacheTTL, Bad: o.CacheTTL, Timeout: webhookTimeout, Metrics: with.Metrics}), nil
 }
 
 // AuthenticateToken says whose token it is, or fails as the webhook does.

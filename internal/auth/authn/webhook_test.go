@@ -99,7 +99,7 @@ func TestWebhookSaysWhoseTokensAre(t *testing.T) {
 	o := hook(t, liar.answer)
 	for _, version := range []string{"v1", "v1beta1"} {
 		o.Version = version
-		w, err := NewWebhook(o, []string{"api"}, NewCacheMetrics(nil))
+		w, err := NewWebhook(o, []string{"api"}, WebhookWith{Metrics: NewCacheMetrics(nil)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +158,7 @@ func TestWebhookSaysWhoseTokensAre(t *testing.T) {
 		}
 	}
 	for _, bad := range []WebhookOptions{{ConfigFile: o.ConfigFile, Version: "v2"}, {ConfigFile: o.ConfigFile + "x", Version: "v1"}, {CacheTTL: -1}} {
-		if _, err := NewWebhook(bad, nil, NewCacheMetrics(nil)); err == nil || !strings.HasPrefix(err.Error(), "--authentication-token-webhook-") {
+		if _, err := NewWebhook(bad, nil, WebhookWith{Metrics: NewCacheMetrics(nil)}); err == nil || !strings.HasPrefix(err.Error(), "--authentication-token-webhook-") {
 			t.Errorf("%+v: got %v, want an error that names the flag", bad, err)
 		}
 	}

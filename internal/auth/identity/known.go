@@ -12,6 +12,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/oidc"
 	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/reach/egress"
 )
 
 // With is what a server has of its own.
@@ -20,6 +21,7 @@ type With struct {
 	URL      string   // the name of the issuer, unless another is said
 	KeySet   string   // where this server publishes the keys, unless another place is said; empty: below the issuer
 	Server   string   // its name, in metrics
+	Egress   egress.Selection
 	Registry *prometheus.Registry
 	Logger   *slog.Logger // required
 }
@@ -69,7 +71,7 @@ func Open(o *Options, w With) (*Known, error) {
 	cache := authn.NewCacheMetrics(w.Registry)
 	with := oidc.With{
 		Own: append([]string{issuer.URL}, issuer.Others...), AnonymousSaid: o.Anonymous != nil,
-		Server: w.Server, Cache: cache, Registry: w.Registry, Logger: w.Logger,
+		Server: w.Server, Egress: w.Egress, Cache: cache, Registry: w.Registry, Logger: w.Logger,
 	}
 	if o.ConfigFile != "" {
 		k.issuers, err = oidc.File(o.ConfigFile, with)
@@ -80,7 +82,7 @@ func Open(o *Options, w With) (*Known, error) {
 		return nil, err
 	}
 	if o.Webhook.ConfigFile != "" {
-		k.webhook, err = authn.NewWebhook(o.Webhook, k.Issuer.Audiences(), cache)
+		k.webhook, err = authn.NewWebhook(o.Webhook, k.Issuer.Audiences(), authn.WebhookWith{Dial: w.Egress.To(egress.ControlPlane), Metrics: cache})
 	}
 	return k, err
 }

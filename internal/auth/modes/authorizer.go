@@ -18,12 +18,14 @@ import (
 	"github.com/kemudi/kemudi/internal/auth"
 	"github.com/kemudi/kemudi/internal/auth/abac"
 	"github.com/kemudi/kemudi/internal/auth/webhook"
+	"github.com/kemudi/kemudi/internal/reach/egress"
 )
 
 // Built are the authorizers that go by the cluster's objects, and what all need. All fields
 // but ID are required.
 type Built struct {
 	Node, RBAC authorizer.UnconditionalAuthorizer
+	Dial       egress.Dial // makes connections to webhooks; nil: directly
 	Registry   prometheus.Registerer
 	Logger     *slog.Logger
 	ID         string // of this server, in metrics

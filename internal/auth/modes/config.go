@@ -149,7 +149,7 @@ func (c *config) lasting() []string {
 // open makes a webhook ready to be asked.
 func (a *Authorizer) open(c *apiserver.AuthorizerConfiguration) (*webhook.Authorizer, error) {
 	w := c.Webhook
-	remote, err := hook.OpenRemote(hook.RemoteOptions{Kubeconfig: *w.ConnectionInfo.KubeConfigFile, Timeout: w.Timeout.Duration, Agent: "kube-apiserver"})
+	remote, err := hook.OpenRemote(hook.RemoteOptions{Kubeconfig: *w.ConnectionInfo.KubeConfigFile, Timeout: w.Timeout.Duration, Agent: "kube-apiserver", Dial: a.b.Dial})
 	if err != nil {
 		return nil, err
 	}

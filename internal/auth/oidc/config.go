@@ -14,6 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver/install"
 	"k8s.io/apiserver/pkg/apis/apiserver/validation"
 	authenticationcel "k8s.io/apiserver/pkg/authentication/cel"
+
+	"github.com/kemudi/kemudi/internal/reach/egress"
 )
 
 // Flags describe a single provider, each by its flag.
@@ -119,7 +121,8 @@ type rules struct {
 	compiler authenticationcel.Compiler
 	own      []string // names under which this cluster issues tokens itself
 
-	anonymousSaid bool // by a flag
+	egress        egress.Selection // nil: there is none
+	anonymousSaid bool             // by a flag
 }
 
 // mappers are the compiled expressions of each issuer of c, in order.
@@ -129,8 +132,8 @@ func (r *rules) mappers(c *apiserver.AuthenticationConfiguration) ([]authenticat
 	}
 	errs := validation.ValidateAuthenticationConfiguration(r.compiler, c, r.own)
 	for i := range c.JWT {
-		if way := c.JWT[i].Issuer.EgressSelectorType; way != "" {
-			errs = append(errs, field.Invalid(field.NewPath("jwt").Index(i).Child("issuer", "egressSelectorType"), way, "this server has no egress selectors: it reaches providers directly"))
+		if way := c.JWT[i].Issuer.EgressSelectorType; way != "" && r.egress == nil {
+			errs = append(errs, field.Invalid(field.NewPath("jwt").Index(i).Child("issuer", "egressSelectorType"), way, "this server has no egress selectors (--egress-selector-config-file): it reaches providers directly"))
 		}
 	}
 	if c.Anonymous != nil && r.anonymousSaid {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/inotify"
+	"github.com/kemudi/kemudi/internal/reach/egress"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -26,6 +27,7 @@ type With struct {
 	// AnonymousSaid says that --anonymous-auth was said: no file may say it again.
 	AnonymousSaid bool
 	Server        string              // name of this server, in metrics
+	Egress        egress.Selection    // by which providers are reached that say so; nil: none may
 	Cache         *authn.CacheMetrics // counts how often it is remembered whose tokens are; required
 	Registry      *prometheus.Registry
 	Logger        *slog.Logger // required
@@ -93,7 +95,7 @@ func New(f Flags, with With) (*Issuers, error) {
 
 func newIssuers(with With) *Issuers {
 	i := &Issuers{
-		with: with, rules: rules{decoder: newDecoder(), own: with.Own, anonymousSaid: with.AnonymousSaid}, metrics: newMetrics(with.Registry, with.Server),
+		with: with, rules: rules{decoder: newDecoder(), own: with.Own, egress: with.Egress, anonymousSaid: with.AnonymousSaid}, metrics: newMetrics(with.Registry, with.Server),
 		changed: make(chan struct{}, 1), // a full one says enough
 	}
 	i.mu.others = map[source]*provider{}
@@ -124,15 +126,17 @@ func (i *Issuers) set(c *apiserver.AuthenticationConfiguration, text string, alg
 	s := &set{config: c, text: text, issuers: map[string]*issuer{}}
 	for n := range c.JWT {
 		rule := &c.JWT[n]
-		from := source{rule.Issuer.URL, rule.Issuer.DiscoveryURL, rule.Issuer.CertificateAuthority}
+		from := source{rule.Issuer.URL, rule.Issuer.DiscoveryURL, rule.Issuer.CertificateAuthority, string(rule.Issuer.EgressSelectorType)}
 		keys := before[from]
 		if keys == nil {
-			if keys, err = newProvider(from, i.metrics, i.with.Logger); err != nil {
+			if keys, err = newProvider(from, i.with.Egress.To(from.egress), i.metrics, i.with.Logger); err != nil {
 				return fmt.Errorf("jwt[%d].issuer: %w", n, err)
 			}
 		}
 		one := &issuer{rules: rule, mapper: mappers[n], keys: keys}
-		one.other = func(name string) (*provider, error) { return i.other(source{issuer: name, authority: from.authority}) }
+		one.other = func(name string) (*provider, error) {
+			return i.other(source{issuer: name, authority: from.authority, egress: from.egress})
+		}
 		for _, name := range algs {
 			one.accepted = append(one.accepted, jose.SignatureAlgorithm(name))
 		}
@@ -156,7 +160,7 @@ func (i *Issuers) other(from source) (*provider, error) {
 	p := i.mu.others[from]
 	if p == nil && len(i.mu.others) < maxOthers {
 		var err error
-		if p, err = newProvider(from, i.metrics, i.with.Logger); err != nil {
+		if p, err = newProvider(from, i.with.Egress.To(from.egress), i.metrics, i.with.Logger); err != nil {
 			i.mu.Unlock()
 			return nil, err
 		}

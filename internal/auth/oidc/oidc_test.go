@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/kemudi/kemudi/internal/auth/authn"
+	"github.com/kemudi/kemudi/internal/reach/egress"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/test/openid"
 	"github.com/kemudi/kemudi/test/wait"
@@ -380,6 +382,47 @@ func TestFileIsReadAgainWhenItChanges(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+func TestProvidersAreReachedByTheEgressTheyName(t *testing.T) {
+	t.Parallel()
+	asked := make(chan string, 1)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case asked <- r.Method + " " + r.Host:
+		default:
+		}
+		http.Error(w, "no", http.StatusForbidden)
+	}))
+	t.Cleanup(proxy.Close)
+	file := func(text string) string {
+		t.Helper()
+		path := filepath.Join(t.TempDir(), "f")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	own := with()
+	var err error
+	own.Egress, err = egress.Read(file("apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\negressSelections:\n" +
+		"- {name: controlplane, connection: {proxyProtocol: HTTPConnect, transport: {tcp: {url: '" + proxy.URL + "'}}}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, err := File(file(head+"jwt:\n  - issuer: {url: 'https://issuer.example', audiences: [a], egressSelectorType: controlplane}\n    claimMappings: {username: {claim: sub, prefix: ''}}\n"), own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, i)
+	select {
+	case got := <-asked:
+		if got != "CONNECT issuer.example:443" {
+			t.Errorf("the proxy was asked %s", got)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the proxy was not asked")
+	}
 }
 
 func TestConfigurationsThatMakeNoSenseAreRefusedByTheirFields(t *testing.T) {

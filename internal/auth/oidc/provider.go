@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/kemudi/kemudi/internal/reach/egress"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -28,6 +29,7 @@ type source struct {
 	issuer    string
 	discovery string // where it says so; empty: below its URL
 	authority string // certificates of its authorities, in PEM; empty: the machine's
+	egress    string // by which egress selection it is reached; empty: directly
 }
 
 // provider fetches and keeps the keys by which one issuer signs.
@@ -55,7 +57,7 @@ const (
 	restAtLeast = time.Second      // between two tries
 )
 
-func newProvider(from source, m *metrics, log *slog.Logger) (*provider, error) {
+func newProvider(from source, dial egress.Dial, m *metrics, log *slog.Logger) (*provider, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if from.authority != "" {
 		config.RootCAs = x509.NewCertPool()
@@ -66,7 +68,7 @@ func newProvider(from source, m *metrics, log *slog.Logger) (*provider, error) {
 	p := &provider{source: from, metrics: m, log: log.With("issuer", from.issuer), want: make(chan struct{}, 1)} // a full one says enough
 	p.client = &http.Client{
 		Timeout:   keyTimeout,
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute, MaxIdleConns: 2, TLSHandshakeTimeout: keyTimeout},
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dial, TLSClientConfig: config, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute, MaxIdleConns: 2, TLSHandshakeTimeout: keyTimeout},
 		CheckRedirect: func(r *http.Request, before []*http.Request) error {
 			if r.URL.Scheme != "https" || len(before) > 5 {
 				return fmt.Errorf("redirected to %s", r.URL.Redacted())

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -16,13 +17,28 @@ import (
 
 // Where what is sent may go.
 const (
-	cluster      = "cluster"      // to nodes, pods and services
-	controlPlane = "controlplane" // to what decides for the control plane
-	store        = "etcd"
+	Cluster      = "cluster"      // to nodes, pods and services
+	ControlPlane = "controlplane" // to what decides for the control plane: webhooks of kubeconfigs, and providers that say so
+	Store        = "etcd"
 )
 
-// Read is the proxy to the cluster that a file names. Nil: what goes there goes directly.
-func Read(file string) (*Proxy, error) {
+// Selection is which proxies are asked, by where what is sent goes. What it does not have goes directly; nil: all does.
+type Selection map[string]*Proxy
+
+// Dial makes connections of network "tcp" to a place; nil: they are made directly.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+// To is how connections to a place are made.
+func (s Selection) To(place string) Dial {
+	p := s[place]
+	if p == nil {
+		return nil
+	}
+	return func(ctx context.Context, _, address string) (net.Conn, error) { return p.Dial(ctx, address) }
+}
+
+// Read is the selection of a file.
+func Read(file string) (Selection, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("unable to read egress selector configuration: %w", err)
@@ -34,7 +50,7 @@ func Read(file string) (*Proxy, error) {
 	return p, nil
 }
 
-func parse(data []byte) (*Proxy, error) {
+func parse(data []byte) (Selection, error) {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
 	obj, err := runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), data)
@@ -48,14 +64,13 @@ func parse(data []byte) (*Proxy, error) {
 	if len(c.EgressSelections) == 0 {
 		return nil, errors.New("egressSelections: Required value")
 	}
-	var p *Proxy
-	seen := map[string]bool{}
+	all, seen := Selection{}, map[string]bool{}
 	for i, s := range c.EgressSelections {
 		at := fmt.Sprintf("egressSelections[%d]", i)
 		switch s.Name {
-		case cluster, controlPlane, store:
+		case Cluster, ControlPlane, Store:
 		default:
-			return nil, fmt.Errorf("%s.name: Unsupported value: %q: supported values: %q, %q, %q", at, s.Name, cluster, controlPlane, store)
+			return nil, fmt.Errorf("%s.name: Unsupported value: %q: supported values: %q, %q, %q", at, s.Name, Cluster, ControlPlane, Store)
 		}
 		if seen[s.Name] {
 			return nil, fmt.Errorf("%s.name: Duplicate value: %q", at, s.Name)
@@ -65,14 +80,11 @@ func parse(data []byte) (*Proxy, error) {
 		if err != nil {
 			return nil, err
 		}
-		if one != nil && s.Name != cluster {
-			return nil, fmt.Errorf("%s.connection.proxyProtocol: %s is reached directly: want Direct", at, s.Name)
-		}
-		if s.Name == cluster {
-			p = one
+		if one != nil {
+			all[s.Name] = one
 		}
 	}
-	return p, nil
+	return all, nil
 }
 
 // connection is the proxy of one selection; nil: there is none.

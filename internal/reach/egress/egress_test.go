@@ -41,13 +41,12 @@ func TestConfigurationsThatCannotBeAreRefused(t *testing.T) {
 		head + "- {name: cluster, connection: {proxyProtocol: HTTPConnect, transport: {tcp: {url: \"http://x\", tlsConfig: {}}}}}":                    "egressSelections[0].connection.transport.tcp.tlsConfig: must be absent with http",
 		head + "- {name: cluster, connection: {proxyProtocol: HTTPConnect, transport: {tcp: {url: \"https://x\", tlsConfig: {clientKey: /k}}}}}":      "egressSelections[0].connection.transport.tcp.tlsConfig: clientCert and clientKey go together",
 		head + "- {name: cluster, connection: {proxyProtocol: HTTPConnect, transport: {tcp: {url: \"https://x\", tlsConfig: {caBundle: /nowhere}}}}}": "egressSelections[0].connection.transport.tcp.tlsConfig: caBundle: open /nowhere",
-		head + "- {name: etcd, connection: {proxyProtocol: HTTPConnect, transport: {uds: {udsName: /s}}}}":                                            "egressSelections[0].connection.proxyProtocol: etcd is reached directly: want Direct",
 	} {
 		if _, err := parse([]byte(doc)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s:\n got %v\nwant %s", doc, err, want)
 		}
 	}
-	if p, err := parse([]byte(head + "- {name: cluster, connection: {proxyProtocol: Direct}}\n- {name: etcd, connection: {proxyProtocol: Direct}}")); p != nil || err != nil {
+	if p, err := parse([]byte(head + "- {name: cluster, connection: {proxyProtocol: Direct}}\n- {name: etcd, connection: {proxyProtocol: Direct}}")); len(p) != 0 || err != nil {
 		t.Errorf("got %v, %v, want none", p, err)
 	}
 	if _, err := Read("/nowhere"); err == nil || !strings.HasPrefix(err.Error(), "unable to read egress selector configuration: open /nowhere") {
@@ -139,13 +138,17 @@ func TestConnectionsGoByTheProxy(t *testing.T) {
 		"tcp: {url: \"" + plain.URL + "\"}": "tcp",
 		fmt.Sprintf("tcp: {url: %q, tlsConfig: {caBundle: %s, clientCert: %s, clientKey: %s}}", secure.URL, ca, ca, key): "tcp",
 	} {
-		p, err := parse([]byte(head + "- {name: cluster, connection: {proxyProtocol: HTTPConnect, transport: {" + transport + "}}}"))
+		all, err := parse([]byte(head + "- {name: etcd, connection: {proxyProtocol: HTTPConnect, transport: {" + transport + "}}}"))
 		if err != nil {
 			t.Fatalf("%s: %v", transport, err)
 		}
+		if all.To(Cluster) != nil || all.To(ControlPlane) != nil || Selection(nil).To(Store) != nil {
+			t.Errorf("%s: more is sent by the proxy than the file says", transport)
+		}
+		p := all[Store]
 		reg := prometheus.NewRegistry()
 		p.Metrics = NewMetrics(reg)
-		conn, err := p.Dial(t.Context(), echo(t))
+		conn, err := all.To(Store)(t.Context(), "tcp", echo(t))
 		if err != nil {
 			t.Fatalf("%s: %v", transport, err)
 		}

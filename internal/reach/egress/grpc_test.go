@@ -64,7 +64,8 @@ func TestConnectionsGoByAProxyThatSpeaksGRPC(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = server.Serve(l) })
 	t.Cleanup(func() { server.Stop(); wg.Wait() })
-	p, err := parse([]byte(head + "- {name: cluster, connection: {proxyProtocol: GRPC, transport: {uds: {udsName: " + socket + "}}}}"))
+	all, err := parse([]byte(head + "- {name: cluster, connection: {proxyProtocol: GRPC, transport: {uds: {udsName: " + socket + "}}}}"))
+	p := all[Cluster]
 	if err != nil {
 		t.Fatal(err)
 	}

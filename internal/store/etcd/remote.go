@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -27,6 +29,8 @@ type RemoteOptions struct {
 	// CertFile and KeyFile are what they know this program by, CAFile has the authorities
 	// that sign them. Needed for https.
 	CertFile, KeyFile, CAFile string
+	// Dial makes connections to them. Nil: they are made directly.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Log gets what the operator should know. Required.
 	Log *slog.Logger
 }
@@ -56,6 +60,9 @@ func NewRemote(o RemoteOptions) (*Remote, error) {
 			return nil, fmt.Errorf("read the files for connections to etcd: %w", err)
 		}
 		c.TLS = t
+	}
+	if o.Dial != nil {
+		c.DialOptions = append(c.DialOptions, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return o.Dial(ctx, "tcp", address) }))
 	}
 	client, err := clientv3.New(c)
 	if err != nil {

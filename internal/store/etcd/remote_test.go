@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/url"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -53,9 +56,12 @@ func plainEtcd(t testing.TB, ca *authority, dir string) (address string, stop fu
 }
 
 // runRemote runs a store in the etcd at an address until the test ends.
-func runRemote(t testing.TB, ca *authority, address string) *Remote {
+func runRemote(t testing.TB, ca *authority, address string, with ...func(*RemoteOptions)) *Remote {
 	t.Helper()
 	o := RemoteOptions{Servers: []string{address}, Log: slog.New(slog.DiscardHandler)}
+	for _, f := range with {
+		f(&o)
+	}
 	o.CertFile, o.KeyFile, o.CAFile = ca.issue(t, "client")
 	r, err := NewRemote(o)
 	if err != nil {
@@ -103,6 +109,25 @@ func TestEtcdOfOthersIsGoneAndComesBack(t *testing.T) {
 	_, err := r.Txn(within(t), store.Txn{Ops: []store.Op{{Key: "/a", Value: []byte("2")}}})
 	if !errors.Is(err, store.ErrNoMajority) && !errors.Is(err, store.ErrUnknown) {
 		t.Errorf("write without an etcd: got %v, want ErrNoMajority or ErrUnknown", err)
+	}
+}
+
+func TestEtcdOfOthersIsReachedAsItIsTold(t *testing.T) {
+	ca := newAuthority(t)
+	address, _ := plainEtcd(t, ca, t.TempDir())
+	var asked atomic.Pointer[string]
+	r := runRemote(t, ca, address, func(o *RemoteOptions) {
+		o.Servers = []string{strings.Replace(address, "127.0.0.1", "localhost", 1)} // a name, which is for who connects to resolve
+		o.Dial = func(ctx context.Context, network, to string) (net.Conn, error) {
+			asked.Store(&to)
+			return (&net.Dialer{}).DialContext(ctx, network, strings.TrimPrefix(address, "https://"))
+		}
+	})
+	if _, err := r.Txn(within(t), store.Txn{Ops: []store.Op{{Key: "/a", Value: []byte("1")}}}); err != nil {
+		t.Fatal(err)
+	}
+	if to := asked.Load(); to == nil || !strings.HasPrefix(*to, "localhost:") {
+		t.Errorf("asked to connect to %v, want localhost and the port of %s", to, address)
 	}
 }
 

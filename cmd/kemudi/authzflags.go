@@ -19,6 +19,11 @@ func (m *featureGatesFlag) Set(s string) error {
 	return cluster.FeatureGates(*m).Say(s)
 }
 
+func addEmulationFlags(f *pflag.FlagSet, emulated, compatible *[]string) {
+	f.StringSliceVar(emulated, "emulated-version", *emulated, "release to act as, 1.36 or kube=1.36: of the last three, or this one, which is the default. Versions of the API that came later are not served, and feature gates of later ones refused")
+	f.StringSliceVar(compatible, "min-compatibility-version", *compatible, "oldest release of other parts of the control plane: not newer than --emulated-version; default the one before that")
+}
+
 func addAuthorizationFlags(f *pflag.FlagSet, o *cluster.Authorization) {
 	f.StringSliceVar(&o.Modes, "authorization-mode", o.Modes, "who decides who may do what, in the order in which they are asked: Node, RBAC, Webhook, ABAC, AlwaysAllow, AlwaysDeny; default Node,RBAC")
 	f.StringVar(&o.ConfigFile, "authorization-config", o.ConfigFile, "file of an AuthorizationConfiguration that says so in place of --authorization-mode, with any number of webhooks; it is read again when it changes")

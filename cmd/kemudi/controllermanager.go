@@ -41,6 +41,7 @@ func addControllerManagerFlags(f *pflag.FlagSet, o *parts.ControllerManager) {
 	c := &o.Controllers
 	addKubeconfigFlags(f, &o.API)
 	o.Secure.AddFlags(f)
+	addEmulationFlags(f, &o.API.Emulated, &o.API.Compatible)
 	addOfficeFlags(f, &o.Election)
 	f.BoolVar(&o.Accounts, "use-service-account-credentials", o.Accounts, "have each controller write as a service account of its own in kube-system")
 	f.StringVar(&o.Keys.RootCA, "root-ca-file", o.Keys.RootCA, "certificates that pods are to trust; default those of the kubeconfig")

@@ -21,6 +21,7 @@ processes one works; the others wait for it to end.`,
 		flags: func(f *pflag.FlagSet) {
 			addKubeconfigFlags(f, &o.API)
 			o.Secure.AddFlags(f)
+			addEmulationFlags(f, &o.API.Emulated, &o.API.Compatible)
 			addOfficeFlags(f, &o.Election)
 			f.StringVar(&o.ConfigFile, configFlag, o.ConfigFile, "file of a KubeSchedulerConfiguration; flags go before it")
 		},

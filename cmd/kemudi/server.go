@@ -156,6 +156,9 @@ func addAPIFlags(f *pflag.FlagSet, o *cluster.API) {
 	f.BoolVar(&o.Encryption.Reload, "encryption-provider-config-automatic-reload", o.Encryption.Reload, "take over that file when it changes")
 	f.StringVar(&o.EgressFile, "egress-selector-config-file", o.EgressFile, "file of an EgressSelectorConfiguration: the proxy by which nodes, pods and services are reached; default directly")
 	addAuthorizationFlags(f, &o.Authorization)
+	addEmulationFlags(f, &o.Emulation.Version, &o.Emulation.Compatible)
+	f.BoolVar(&o.Emulation.Forward, "emulation-forward-compatible", o.Emulation.Forward, "with --emulated-version: serve newer versions too of resources that this release has, alpha versions excepted")
+	f.BoolVar(&o.Emulation.Explicit, "runtime-config-emulation-forward-compatible", o.Emulation.Explicit, "with --emulated-version: serve newer versions that --runtime-config names")
 	f.Var((*featureGatesFlag)(&o.Features), "feature-gates", "upstream's feature gates, WatchList=true,...: they are known by name, and nothing follows from them, as what there is here is on")
 }
 

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/kemudi/kemudi/internal/apiserver/call"
-	"github.com/kemudi/kemudi/internal/apiserver/discovery"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/apiserver/served"
@@ -166,7 +165,7 @@ func (s *Server) Enabled(d *resource.Def, v *resource.VersionDef) bool {
 	if v != nil {
 		gv = schema.GroupVersion{Group: v.Group, Version: v.Version}
 	}
-	return discovery.Enabled(s.o.RuntimeConfig, &d.Names, gv, v)
+	return s.o.enabled(d, gv, v)
 }
 
 // storage is a resource at its storage version, whether or not that is served

@@ -10,7 +10,7 @@ import (
 
 // pages are what the server tells of itself, by upstream's name of it.
 func (s *Server) pages() *obs.Pages {
-	return &obs.Pages{Component: "apiserver", Began: s.began, Paths: s.paths}
+	return &obs.Pages{Component: "apiserver", Began: s.began, Level: s.o.Serving.Emulation.Level, Paths: s.paths}
 }
 
 // serveVerbosity sets how much is logged. The body has been read before.

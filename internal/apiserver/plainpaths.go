@@ -17,7 +17,6 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/node"
 	"github.com/kemudi/kemudi/internal/dialback"
 	"github.com/kemudi/kemudi/internal/obs"
-	"github.com/kemudi/kemudi/internal/version"
 )
 
 // plainPaths serves the paths that are no resources.
@@ -32,7 +31,7 @@ func (s *Server) plainPaths() http.Handler {
 	mux.Handle("GET /metrics", obs.MetricsHandler(s.o.Registry, s.log))
 	mux.Handle("GET /metrics/slis", s.o.Health.SLIs(s.log))
 	for _, path := range withSlash("/version") {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, version.Info()) })
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.o.Serving.Emulation.Level.Info()) })
 	}
 	pages := s.pages()
 	for _, path := range withSlash("/statusz") {

@@ -28,13 +28,13 @@ func newRoutes(old *routes, defs []*resource.Def, o *Options) *routes {
 			c = o.Caches.Cache(d)
 		}
 		if d.Dynamic == nil {
-			t.add(old.served(d, nil, c), o.RuntimeConfig)
+			t.add(old.served(d, nil, c), o)
 		}
 		for i := range d.Versions {
 			if live := d.Versions[i].Live; live != nil && live.Unserved {
 				continue
 			}
-			t.add(old.served(d, &d.Versions[i], c), o.RuntimeConfig)
+			t.add(old.served(d, &d.Versions[i], c), o)
 		}
 	}
 	t.docs = discovery.New(t.discovered())
@@ -86,8 +86,8 @@ func (t *routes) discovered() discovery.Groups {
 	return groups
 }
 
-func (t *routes) add(v *served.Resource, on map[string]bool) {
-	if v.Def.Dynamic == nil && !discovery.Enabled(on, &v.Def.Names, v.GVK.GroupVersion(), v.Version) {
+func (t *routes) add(v *served.Resource, o *Options) {
+	if v.Def.Dynamic == nil && !o.enabled(v.Def, v.GVK.GroupVersion(), v.Version) {
 		return
 	}
 	if t.groups[v.GVK.Group] == nil {
@@ -97,6 +97,11 @@ func (t *routes) add(v *served.Resource, on map[string]bool) {
 		t.groups[v.GVK.Group][v.GVK.Version] = map[string]*served.Resource{}
 	}
 	t.groups[v.GVK.Group][v.GVK.Version][v.Def.Plural] = v
+}
+
+// enabled reports whether a version of a resource is served; v is nil for the one that is stored.
+func (o *Options) enabled(d *resource.Def, gv schema.GroupVersion, v *resource.VersionDef) bool {
+	return discovery.Enabled(o.RuntimeConfig, &d.Names, gv, v) && o.Serving.Emulation.Serves(o.RuntimeConfig, d, v)
 }
 
 func (t *routes) lookup(group, version, plural string) *served.Resource {

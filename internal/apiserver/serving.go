@@ -9,16 +9,20 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kemudi/kemudi/internal/apiserver/discovery"
 )
 
 // Serving is how HTTP is spoken with clients, each field by its flag. The zero value: HTTP/2, to programs that are no
 // pages of other sites.
 type Serving struct {
-	Streams   int           // --http2-max-streams-per-connection; 0: a thousand
-	NoHTTP2   bool          // --disable-http2-serving
-	GoAway    float64       // --goaway-chance: that a client is asked to connect anew, of each request over HTTP/2
-	Origins   []string      // --cors-allowed-origins: expressions for the sites whose pages may ask
-	Transport []string      // --strict-transport-security-directives
+	Streams   int      // --http2-max-streams-per-connection; 0: a thousand
+	NoHTTP2   bool     // --disable-http2-serving
+	GoAway    float64  // --goaway-chance: that a client is asked to connect anew, of each request over HTTP/2
+	Origins   []string // --cors-allowed-origins: expressions for the sites whose pages may ask
+	Transport []string // --strict-transport-security-directives
+	// Emulation leaves out what is newer than the release that the server acts as (--emulated-version and others).
+	Emulation discovery.Emulation
 	Delay     time.Duration // --shutdown-delay-duration: a server that is told to stop goes on for so long
 }
 

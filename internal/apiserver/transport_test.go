@@ -38,6 +38,7 @@ var onMemoryOnly = map[string]string{
 	"TestBeginningOfAWatchIsAudited":                     "has real connections already, and asks little of a store",
 	"TestProfileTakesAsLongAsItIsAskedTo":                "needs virtual time",
 	"TestProfilesAreServedToWhoMayGetThem":               "asks nothing of a store",
+	"TestOlderReleasesHaveNoNewerVersions":               "asks nothing of a store",
 	"TestEventsOfManyObjectsAreThoseOfEach":              "needs virtual time",
 	"TestOldPathsOfWatches":                              "needs virtual time",
 	"TestEventsBodiesAndTheStoreAreCounted":              "needs virtual time",

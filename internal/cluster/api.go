@@ -14,6 +14,7 @@ import (
 	"github.com/kemudi/kemudi/internal/audit"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/plane"
+	"github.com/kemudi/kemudi/internal/version"
 )
 
 // API says how the API is served, each field by its flag. The zero value has the
@@ -38,6 +39,24 @@ type API struct {
 	Encryption       Encryption
 	EgressFile       string       // --egress-selector-config-file
 	Features         FeatureGates // --feature-gates, from which nothing follows
+	Emulation        Emulation
+}
+
+// Emulation says which release a server acts as, each field by its flag.
+type Emulation struct {
+	Version    []string // --emulated-version
+	Compatible []string // --min-compatibility-version
+	Forward    bool     // --emulation-forward-compatible
+	Explicit   bool     // --runtime-config-emulation-forward-compatible
+}
+
+// settled is what follows for what is served.
+func (e *Emulation) settled() (discovery.Emulation, error) {
+	l, err := version.ParseLevel(e.Version, e.Compatible)
+	if err != nil {
+		return discovery.Emulation{}, fmt.Errorf("--emulated-version, --min-compatibility-version: %w", err)
+	}
+	return discovery.Emulation{Level: l, Forward: e.Forward, Explicit: e.Explicit}, nil
 }
 
 // Audit says what of requests is told, and to whom.
@@ -68,6 +87,16 @@ func (a *API) check() error {
 	if err := discovery.CheckSwitches(a.RuntimeConfig, api.All()); err != nil {
 		return fmt.Errorf("--runtime-config: %w", err)
 	}
+	e, err := a.Emulation.settled()
+	if err != nil {
+		return err
+	}
+	if err := e.Check(a.RuntimeConfig, api.All()); err != nil {
+		return err
+	}
+	if err := a.Features.CheckAt(e.Level); err != nil {
+		return fmt.Errorf("--feature-gates: %w", err)
+	}
 	if a.MemoryLimit < 0 || a.MemoryLimit > 0 && a.MemoryLimit < leastMemory {
 		return fmt.Errorf("--memory-limit must be %d MiB at least: a server without any objects needs half of that", leastMemory>>20)
 	}
@@ -95,7 +124,6 @@ func (a *API) check() error {
 	if a.PluginConfigFile == "" {
 		return nil
 	}
-	var err error
 	if a.Plugins.Config, err = admission.ReadConfigurations(a.PluginConfigFile); err != nil {
 		return fmt.Errorf("--admission-control-config-file: %w", err)
 	}

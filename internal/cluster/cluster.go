@@ -395,7 +395,9 @@ func (s *server) configure(o *apiserver.Options, caches *watchcache.Set) (err er
 		return err
 	}
 	s.ways, s.backBy = reach.New(nodes{s}.ways), time.Now().Add(tunnelsWithin)
-	s.requests(o)
+	if err := s.requests(o); err != nil {
+		return err
+	}
 	if o.Audit, err = s.audit(); err != nil {
 		return err
 	}
@@ -412,7 +414,7 @@ func (s *server) configure(o *apiserver.Options, caches *watchcache.Set) (err er
 }
 
 // requests says which requests are served, and how.
-func (s *server) requests(o *apiserver.Options) {
+func (s *server) requests(o *apiserver.Options) (err error) {
 	api := &s.o.API
 	o.RuntimeConfig, o.EncodedBytes = api.RuntimeConfig, api.EncodedCacheSize
 	o.RequestTimeout, o.MaxReads, o.MaxWrites = api.RequestTimeout, api.MaxReads, api.MaxWrites
@@ -423,9 +425,16 @@ func (s *server) requests(o *apiserver.Options) {
 		}
 	}
 	o.FrameByFrame, o.Serving, o.NoProfiling = api.FrameByFrame, api.Serving, api.NoProfiling
+	if o.Serving.Emulation, err = api.Emulation.settled(); err != nil {
+		return err
+	}
+	if err := s.registry.Register(obs.VersionInfo(o.Serving.Emulation.Level)); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
 	if api.Contention && !api.NoProfiling {
 		runtime.SetBlockProfileRate(1) // every wait
 	}
+	return nil
 }
 
 // audit is told of requests; nil: nobody is.

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kemudi/kemudi/internal/version"
 )
 
 func TestGatesAreKnownByName(t *testing.T) {
@@ -52,6 +54,37 @@ func TestEachFeatureIsToldOfOnce(t *testing.T) {
 	for _, g := range groups {
 		if names := strings.Fields(g.names); !slices.IsSorted(names) {
 			t.Errorf("the features of stage %q are in no order", g.stage)
+		}
+	}
+}
+
+func TestGatesAreRefusedThatTheReleaseDoesNotKnow(t *testing.T) {
+	for at, want := range map[string]string{
+		"1.37": "", "1.36": "",
+		"1.35": "cannot set feature gate AtomicFIFO to false, feature is PreAlpha at emulated version 1.35, min compatibility version 1.34",
+		"1.34": "cannot set feature gate AtomicFIFO to false, feature is PreAlpha at emulated version 1.34, min compatibility version 1.34",
+	} {
+		l, err := version.ParseLevel([]string{at}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := (Gates{"NodeDeclaredFeatures": true, "WatchList": true, "AtomicFIFO": false}).CheckAt(l); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("at %s: got %q, want %q", at, got, want)
+		}
+	}
+	for _, s := range since {
+		names := strings.Fields(s.names)
+		if !slices.IsSorted(names) {
+			t.Errorf("the features of 1.%d are in no order", s.minor)
+		}
+		for _, name := range names {
+			if find(name) == nil {
+				t.Errorf("there is no feature %s", name)
+			}
 		}
 	}
 }

@@ -41,6 +41,19 @@ func buildInfo() prometheus.Collector {
 	return g
 }
 
+// VersionInfo is the constant metric version_info: at which level a component is.
+func VersionInfo(l version.Level) prometheus.Collector {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "version_info",
+		Help: "Provides the compatibility version info of the component. The component label is the name of the component, usually kube, but is relevant for aggregated-apiservers.",
+		ConstLabels: prometheus.Labels{
+			"component": "kube", "binary": version.Kubernetes, "emulation": version.Text(l.Emulates()), "min_compat": version.Text(l.Compatible()),
+		},
+	})
+	g.Set(1)
+	return g
+}
+
 // MetricsHandler serves what from holds in the Prometheus formats. A metric
 // that cannot be collected is logged and left out; the others are served.
 func MetricsHandler(from prometheus.Gatherer, log *slog.Logger) http.Handler {

@@ -23,6 +23,7 @@ import (
 type Pages struct {
 	Component string    // upstream's name of it
 	Began     time.Time // when it began
+	Level     version.Level
 	// Paths are those that the component serves.
 	Paths func() []string
 }
@@ -56,10 +57,10 @@ type flagz struct {
 
 // Statusz answers what the component is, how long it runs, and where more is to be seen.
 func (p *Pages) Statusz(w http.ResponseWriter, r *http.Request) {
-	info, up := version.Info(), int64(time.Since(p.Began)/time.Second)
+	info, up := p.Level.Info(), int64(time.Since(p.Began)/time.Second)
 	z := statusz{
 		ObjectMeta: metav1.ObjectMeta{Name: p.Component}, StartTime: metav1.NewTime(p.Began), UptimeSeconds: up,
-		GoVersion: runtime.Version(), BinaryVersion: version.Kubernetes, EmulationVersion: info.Major + "." + info.Minor, Paths: roots(p.Paths()),
+		GoVersion: runtime.Version(), BinaryVersion: version.Kubernetes, EmulationVersion: info.EmulationMajor + "." + info.EmulationMinor, Paths: roots(p.Paths()),
 	}
 	page{"statusz", "Statusz", func(m metav1.TypeMeta) any { z.TypeMeta = m; return z }, func(b *strings.Builder) {
 		fmt.Fprintf(b, "\nStarted: %s\n", z.StartTime.Format(time.UnixDate))

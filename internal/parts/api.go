@@ -24,12 +24,16 @@ import (
 	"github.com/kemudi/kemudi/internal/scavenge"
 	"github.com/kemudi/kemudi/internal/secureport"
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/version"
 )
 
 // API says where the API is and who asks, each field by its flag.
 type API struct {
 	Kubeconfig string // --kubeconfig; empty: as the pod that this runs in
 	Master     string // --master: URL of the server, in place of the kubeconfig's
+
+	Emulated   []string // --emulated-version
+	Compatible []string // --min-compatibility-version
 }
 
 // config is what the kubeconfig says, for a client of that name.
@@ -65,6 +69,7 @@ func connect(c *rest.Config, log *slog.Logger) (*https.Transport, error) {
 type process struct {
 	name     string // upstream's of the part
 	host     string // of the machine
+	level    version.Level
 	api      *https.Transport
 	config   *rest.Config
 	events   *client.Recorder
@@ -74,11 +79,16 @@ type process struct {
 }
 
 func newProcess(name string, a API, log *slog.Logger) (*process, error) {
+	level, err := version.ParseLevel(a.Emulated, a.Compatible)
+	if err != nil {
+		return nil, fmt.Errorf("--emulated-version, --min-compatibility-version: %w", err)
+	}
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("find this machine's name: %w", err)
 	}
-	p := &process{name: name, host: host, registry: obs.NewRegistry(), health: &obs.Health{Log: log}, log: log}
+	p := &process{name: name, host: host, level: level, registry: obs.NewRegistry(), health: &obs.Health{Log: log}, log: log}
+	p.registry.MustRegister(obs.VersionInfo(level))
 	if p.config, err = a.config(name); err != nil {
 		return nil, err
 	}
@@ -91,7 +101,7 @@ func newProcess(name string, a API, log *slog.Logger) (*process, error) {
 
 // part is the process as its port shows it.
 func (p *process) part(c secureport.Configuration) secureport.Part {
-	return secureport.Part{Name: p.name, Host: p.host, API: p.api, Health: p.health, Registry: p.registry, Config: c, Logger: p.log}
+	return secureport.Part{Name: p.name, Host: p.host, API: p.api, Level: p.level, Health: p.health, Registry: p.registry, Config: c, Logger: p.log}
 }
 
 // identity is a name of this process that no other has.

@@ -20,6 +20,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client/https"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/task"
+	kubeversion "github.com/kemudi/kemudi/internal/version"
 )
 
 // Part is who tells of itself. All fields but Further are required.
@@ -27,6 +28,7 @@ type Part struct {
 	Name     string           // upstream's
 	Host     string           // name of this machine, for a certificate that nobody has signed
 	API      client.Transport // asks about tokens and rights, unless the options name others
+	Level    kubeversion.Level
 	Health   *obs.Health
 	Registry *prometheus.Registry
 	Config   Configuration
@@ -174,6 +176,6 @@ func (p *Part) paths(profiles bool) *http.ServeMux {
 		mux.Handle(obs.VerbosityPath, obs.Verbosity{Log: p.Logger})
 		paths = append(paths, obs.ProfilesPath)
 	}
-	(&obs.Pages{Component: p.Name, Began: time.Now(), Paths: func() []string { return paths }}).Install(mux)
+	(&obs.Pages{Component: p.Name, Began: time.Now(), Level: p.Level, Paths: func() []string { return paths }}).Install(mux)
 	return mux
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/certificates"
 	"github.com/kemudi/kemudi/internal/api/coordination"
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/api/dra"
 	"github.com/kemudi/kemudi/internal/api/storage"
 	"github.com/kemudi/kemudi/internal/auth/node"
@@ -74,10 +75,26 @@ func (r *restriction) check(ctx context.Context, a *admission.Attributes, node s
 		return r.podCertificate(ctx, a, node)
 	case dra.ResourceSlices.Def:
 		return resourceSlice(a, node)
+	case core.PersistentVolumes.Def:
+		return volume(a, node)
 	case storage.CSINodes.Def:
 		if nameOf(a) != node {
 			return a.Forbid("can only access CSINode with the same name as the requesting node")
 		}
+	}
+	return nil
+}
+
+// volume lets an agent say of volumes that it has erased them, and nothing else. Which these are the authorizer knows.
+func volume(a *admission.Attributes, node string) error {
+	if a.Operation != admission.Update {
+		return nil
+	}
+	now, before := a.Object.(*corev1.PersistentVolume), a.Old.(*corev1.PersistentVolume)
+	held := slices.DeleteFunc(slices.Clone(before.Finalizers), func(name string) bool { return name == claims.DeletedByDriver })
+	if !slices.Equal(now.Finalizers, held) || !maps.Equal(now.Labels, before.Labels) || !maps.Equal(now.Annotations, before.Annotations) ||
+		!equality.Semantic.DeepEqual(now.OwnerReferences, before.OwnerReferences) || !equality.Semantic.DeepEqual(now.Spec, before.Spec) {
+		return a.Forbid("node %q can only remove the finalizer %s of volumes", node, claims.DeletedByDriver)
 	}
 	return nil
 }

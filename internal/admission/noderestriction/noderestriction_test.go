@@ -27,6 +27,7 @@ func TestNodeAgentsWriteOnlyWhatIsAboutTheirNode(t *testing.T) {
 	const owner = "{apiVersion: v1, kind: Node, name: n1, uid: u1, controller: true}"
 	mirror := func(owners, spec string) string { return fmt.Sprintf(mirrorPod, owners, spec) }
 	const mine, others = "Pod: {metadata: {namespace: team, name: x, labels: {a: b}}, spec: {nodeName: n1}}", "Pod: {metadata: {namespace: team, name: x}, spec: {nodeName: n2}}"
+	const held = "PersistentVolume: {metadata: {name: v, finalizers: [x.example/y, external-provisioner.volume.kubernetes.io/finalizer]}, spec: {persistentVolumeReclaimPolicy: Delete}}"
 	const pods = `pods "x" is forbidden: `
 	for _, q := range []struct{ name, sub, now, old, want string }{
 		{"mirror pod", "", mirror(owner, ""), "", ""},
@@ -76,6 +77,11 @@ func TestNodeAgentsWriteOnlyWhatIsAboutTheirNode(t *testing.T) {
 		{"own slice", "", "ResourceSlice: {metadata: {name: s}, spec: {nodeName: n1}}", "", ""},
 		{"another's slice", "", "ResourceSlice: {metadata: {name: s}, spec: {nodeName: n2}}", "", `resourceslices.resource.k8s.io "s" is forbidden: can only create ResourceSlice with the same NodeName as the requesting node`},
 		{"delete of a slice of all nodes", "", "", "ResourceSlice: {metadata: {name: s}, spec: {allNodes: true}}", `resourceslices.resource.k8s.io "s" is forbidden: can only delete ResourceSlice with the same NodeName as the requesting node`},
+		{"volume that it has erased", "", strings.Replace(held, ", external-provisioner.volume.kubernetes.io/finalizer", "", 1), held, ""},
+		{"volume without its other finalizer", "", strings.Replace(held, "x.example/y, ", "", 1), held, `persistentvolumes "v" is forbidden: node "n1" can only remove the finalizer external-provisioner.volume.kubernetes.io/finalizer of volumes`},
+		{"volume that is to be kept now", "", strings.Replace(strings.Replace(held, ", external-provisioner.volume.kubernetes.io/finalizer", "", 1), "Delete", "Retain", 1), held,
+			`persistentvolumes "v" is forbidden: node "n1" can only remove the finalizer external-provisioner.volume.kubernetes.io/finalizer of volumes`},
+		{"delete of a volume", "", "", held, ""},
 		{"event", "", "Event: {metadata: {namespace: team, name: e}}", "", ""},
 	} {
 		a := admissiontest.Request(t, q.now, q.old)

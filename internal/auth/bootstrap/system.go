@@ -45,8 +45,8 @@ func NodeRules() []rbacv1.PolicyRule {
 		rule("patch,update", "", "pods/status"),
 		rule("create", "", "pods/eviction"),
 		rule(read, "", "configmaps,secrets"),
-		rule(read, "", "persistentvolumeclaims"), // single ones
-		rule("delete,get,list,watch", "", "persistentvolumes"),
+		rule(read, "", "persistentvolumeclaims"),                      // single ones
+		rule("delete,get,list,update,watch", "", "persistentvolumes"), // update: of volumes that are directories of the node, to let go of them
 		rule("get,patch,update", "", "persistentvolumeclaims/status"),
 		rule("create", "", "serviceaccounts/token"),
 		rule("get", "", "serviceaccounts"),

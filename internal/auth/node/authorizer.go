@@ -209,13 +209,19 @@ func (a *Authorizer) claim(node string, attrs authorizer.Attributes) string {
 }
 
 // volume lets an agent follow the volumes that are directories of its node, and
-// delete them when their claims are gone; of others it gets those that its pods use.
+// delete them when their claims are gone, and let go of those that others have deleted; of others it gets those that its pods use.
 func (a *Authorizer) volume(node string, attrs authorizer.Attributes) string {
 	switch attrs.GetVerb() {
 	case "list", "watch":
 		return selected(attrs, claims.LocalNode, node, "can only list/watch volumes of its own node by field selector")
 	case "delete":
 		if v := find[*corev1.PersistentVolume](a.c.Volumes, attrs.GetName()); v == nil || claims.LocalTo(v) != node || v.Status.Phase != corev1.VolumeReleased {
+			return unrelated(node)
+		}
+		return ""
+	case "update":
+		v := find[*corev1.PersistentVolume](a.c.Volumes, attrs.GetName())
+		if v == nil || attrs.GetSubresource() != "" || claims.LocalTo(v) != node || v.DeletionTimestamp == nil || v.Status.Phase == corev1.VolumeBound {
 			return unrelated(node)
 		}
 		return ""

@@ -3,6 +3,7 @@ package node
 import (
 	"strings"
 	"testing"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -102,6 +103,8 @@ spec: {claimRef: {namespace: team, name: data}, csi: {driver: x, volumeHandle: v
 metadata: {name: pv-2}
 spec: {claimRef: {namespace: team, name: other}, csi: {driver: x, volumeHandle: vol, nodeStageSecretRef: {namespace: team, name: others-stage}}}`),
 			parse[corev1.PersistentVolume](t, localVolume("bound", "n1", "Bound")), parse[corev1.PersistentVolume](t, localVolume("released", "n1", "Released")),
+			leaving(parse[corev1.PersistentVolume](t, localVolume("leaving", "n1", "Released"))), leaving(parse[corev1.PersistentVolume](t, localVolume("held", "n1", "Bound"))),
+			leaving(parse[corev1.PersistentVolume](t, localVolume("elsewhere", "n2", "Released"))),
 			parse[corev1.PersistentVolume](t, localVolume("foreign", "n2", "Released"))),
 		VolumeAttachments: filled(storage.VolumeAttachments.Def,
 			&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va-1"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "n1"}},
@@ -123,6 +126,12 @@ spec: {claimRef: {namespace: team, name: other}, csi: {driver: x, volumeHandle: 
 			parse[networkingv1.IngressClass](t, "metadata: {name: kemudi, annotations: {ingressclass.kubernetes.io/is-default-class: 'true'}}\nspec: {controller: kemudi.io/ingress}"),
 			parse[networkingv1.IngressClass](t, "metadata: {name: theirs}\nspec: {controller: example.com/theirs}")),
 	})
+}
+
+// leaving is a volume that somebody has deleted.
+func leaving(v *corev1.PersistentVolume) *corev1.PersistentVolume {
+	v.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	return v
 }
 
 func localVolume(name, node, phase string) string {
@@ -255,6 +264,20 @@ func TestAgentsSeeAndWriteWhatTheirNodeNeeds(t *testing.T) {
 		"create events team/": "",
 		"create subjectaccessreviews.authorization.k8s.io": "",
 		"list deployments.apps":                            "not allowed",
+	} {
+		decides(t, a, question, want)
+	}
+}
+
+func TestAgentsLetGoOfTheirVolumesThatAreDeleted(t *testing.T) {
+	a := newAuthorizer(t)
+	for question, want := range map[string]string{
+		"update persistentvolumes leaving":        "",
+		"update persistentvolumes/status leaving": noRelation,
+		"update persistentvolumes held":           noRelation,
+		"update persistentvolumes elsewhere":      noRelation,
+		"update persistentvolumes released":       noRelation,
+		"patch persistentvolumes leaving":         "can only get individual resources of this type",
 	} {
 		decides(t, a, question, want)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/version"
 )
 
 // Controller provisions volumes for claims whose class names it.
@@ -104,12 +105,17 @@ func volume(c *corev1.PersistentVolumeClaim, sc *storagev1.StorageClass, node *c
 	if host == "" {
 		host = node.Name
 	}
+	policy := ptr.Deref(sc.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
+	var finalizers []string // whoever deletes the volume before its claim: the node agent erases it first, where there is one
+	if policy == corev1.PersistentVolumeReclaimDelete && version.Ours(node.Status.NodeInfo.KubeletVersion) {
+		finalizers = []string{claims.DeletedByDriver}
+	}
 	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{claims.ProvisionedBy: claims.LocalDriver}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{claims.ProvisionedBy: claims.LocalDriver}, Finalizers: finalizers},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:    corev1.ResourceList{corev1.ResourceStorage: c.Spec.Resources.Requests[corev1.ResourceStorage]},
 			AccessModes: c.Spec.AccessModes, VolumeMode: ptr.To(corev1.PersistentVolumeFilesystem),
-			PersistentVolumeReclaimPolicy: ptr.Deref(sc.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete), StorageClassName: sc.Name,
+			PersistentVolumeReclaimPolicy: policy, StorageClassName: sc.Name,
 			ClaimRef: &corev1.ObjectReference{
 				Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion,
 			},

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -56,7 +57,7 @@ func (c *Collector) Run(ctx context.Context) error {
 		for _, d := range f.Next() {
 			v := d.Last().Object.(*v1.PersistentVolume)
 			delete(left, v.Name)
-			if d.Now != nil && leftover(v) {
+			if d.Now != nil && (leftover(v) || letGo(v)) {
 				left[v.Name] = v
 			}
 		}
@@ -75,16 +76,32 @@ func leftover(v *v1.PersistentVolume) bool {
 	return v.Spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimDelete && v.Status.Phase == v1.VolumeReleased && v.Spec.ClaimRef != nil
 }
 
+// letGo reports whether a volume that is to go waits for this node alone.
+func letGo(v *v1.PersistentVolume) bool {
+	return v.DeletionTimestamp != nil && v.Status.Phase != v1.VolumeBound && slices.Contains(v.Finalizers, claims.DeletedByDriver)
+}
+
 func (c *Collector) remove(ctx context.Context, v *v1.PersistentVolume) error {
 	ctx, cancel := context.WithTimeout(ctx, retry)
 	defer cancel()
-	if err := c.Erase(v.Spec.CSI.VolumeHandle); err != nil {
-		return err
+	if leftover(v) {
+		if err := c.Erase(v.Spec.CSI.VolumeHandle); err != nil {
+			return err
+		}
+	}
+	volumes := client.For(c.Transport, core.PersistentVolumes)
+	if letGo(v) {
+		v = v.DeepCopy()
+		v.Finalizers = slices.DeleteFunc(v.Finalizers, func(name string) bool { return name == claims.DeletedByDriver })
+		if _, err := volumes.Update(ctx, v); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // who has changed it brings it back
+			return fmt.Errorf("let go of the volume that was erased: %w", err)
+		}
+		return nil
 	}
 	if v.DeletionTimestamp != nil {
 		return nil
 	}
-	err := client.For(c.Transport, core.PersistentVolumes).Delete(ctx, "", v.Name, metav1.DeleteOptions{
+	err := volumes.Delete(ctx, "", v.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &v.UID},
 	})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kemudi/kemudi/internal/api/core"
@@ -105,6 +106,37 @@ spec:
 		time.Sleep(retry)
 		if got := left(); slices.Contains(got, "later") || !slices.Equal(d.list(), []string{"before", "later"}) {
 			t.Errorf("got volumes %q, erased %q, want later erased", got, d.list())
+		}
+		// One that somebody has deleted before its claim stays until it is erased; one that is to be kept goes as it is.
+		for name, policy := range map[string]string{"early": "Delete", "spared": "Retain"} {
+			add(name, "n1", policy, v1.VolumeBound)
+			v, err := volumes.Get(t.Context(), "", name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v = v.DeepCopy()
+			v.Finalizers = []string{"external-provisioner.volume.kubernetes.io/finalizer"}
+			if _, err := volumes.Update(t.Context(), v); err != nil {
+				t.Fatal(err)
+			}
+			if err := volumes.Delete(t.Context(), "", name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if got := left(); !slices.Contains(got, name) || slices.Contains(d.list(), name) {
+				t.Errorf("while its claim has it: got volumes %q, erased %q", got, d.list())
+			}
+			v, err = volumes.Get(t.Context(), "", name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v = v.DeepCopy()
+			v.Status.Phase = v1.VolumeReleased
+			if _, err := volumes.UpdateStatus(t.Context(), v); err != nil {
+				t.Fatal(err)
+			}
+			if got := left(); slices.Contains(got, name) || slices.Contains(d.list(), name) != (policy == "Delete") {
+				t.Errorf("%s, after its claim: got volumes %q, erased %q", name, got, d.list())
+			}
 		}
 		cancel()
 		if err := g.Wait(); err != nil {

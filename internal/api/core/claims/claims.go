@@ -50,6 +50,8 @@ const (
 	ProtectVolume = "kubernetes.io/pv-protection"
 	// ProtectAttributes is of classes of attributes.
 	ProtectAttributes = "kubernetes.io/vac-protection"
+	// DeletedByDriver is of volumes whose data somebody outside of the control plane is to delete first.
+	DeletedByDriver = "external-provisioner.volume.kubernetes.io/finalizer"
 	// DeletedInTree is of volumes that a controller was to delete whose plugin was built in.
 	DeletedInTree = "kubernetes.io/pv-controller"
 )

@@ -44,11 +44,12 @@ func New(o Options) *controller.Controller {
 			controller.Update(core.PersistentVolumeClaims.Def), controller.UpdateStatus(core.PersistentVolumeClaims.Def),
 			controller.Update(core.PersistentVolumes.Def), controller.UpdateStatus(core.PersistentVolumes.Def),
 			controller.Create(core.Pods.Def), controller.Delete(core.Pods.Def),
+			{Verb: "list", Def: core.Events.Def}, // of pods that empty volumes
 		},
 		Setup: func(k *controller.Kit) func(ctx context.Context, key string) (controller.Next, error) {
 			b := &binder{
 				o: o, events: k.Events, claims: controller.For(k, core.PersistentVolumeClaims), volumes: controller.For(k, core.PersistentVolumes),
-				classes: controller.For(k, storage.StorageClasses), pods: controller.For(k, core.Pods),
+				classes: controller.For(k, storage.StorageClasses), pods: controller.For(k, core.Pods), told: client.For(k.Transport(), core.Events),
 				metrics: controller.OwnMetrics(k, newMetrics), recycling: map[string]*recycling{},
 			}
 			b.metrics.binder.Store(b)
@@ -65,6 +66,7 @@ type binder struct {
 	volumes controller.Client[*corev1.PersistentVolume]
 	classes controller.Client[*storagev1.StorageClass]
 	pods    controller.Client[*corev1.Pod]
+	told    client.Client[*corev1.Event]
 	metrics *metrics
 
 	recycling map[string]*recycling // volumes that are being emptied, by name; the one worker's

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/api/core"
@@ -20,6 +21,8 @@ import (
 const (
 	// recycler, and the name of a volume, is the name of the pod that empties the volume.
 	recycler = "recycler-for-"
+	// recycleLook is how often the events of a pod are looked at that empties a volume: no cache has them for this.
+	recycleLook = 10 * time.Second
 	// recycleAgain is how long after a failure it is tried again to empty a volume.
 	recycleAgain = time.Minute
 )
@@ -28,8 +31,9 @@ const (
 // one that somebody else has made would leave the volume as it is.
 type recycling struct {
 	namespace string
-	pod       types.UID // that empties it; empty: none does
-	again     time.Time // after a failure
+	pod       types.UID           // that empties it; empty: none does
+	again     time.Time           // after a failure
+	told      map[types.UID]int32 // which of the pod's events the volume has, and how often each had happened then
 }
 
 // byRecycler wakes the volume that a pod empties, and those that are to be emptied when no pod has them any more.
@@ -71,6 +75,9 @@ func (b *binder) recycle(ctx context.Context, v *corev1.PersistentVolume) (contr
 	if is.pod == "" {
 		return controller.Done, b.beginRecycling(ctx, v, is, want)
 	}
+	if err := b.tellOfRecycler(ctx, v, is); err != nil {
+		return controller.Done, err
+	}
 	p, ok := b.pods.Get(is.namespace, want.Name)
 	switch {
 	case !ok || p.UID != is.pod:
@@ -89,7 +96,23 @@ func (b *binder) recycle(ctx context.Context, v *corev1.PersistentVolume) (contr
 		}
 		return b.notRecycled(ctx, v, is, why)
 	}
-	return controller.Done, nil // what becomes of the pod brings it back
+	return controller.After(recycleLook), nil // what becomes of the pod brings it back sooner
+}
+
+// tellOfRecycler gives the volume the events of the pod that empties it.
+func (b *binder) tellOfRecycler(ctx context.Context, v *corev1.PersistentVolume, is *recycling) error {
+	list, err := b.told.List(ctx, is.namespace, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(is.pod)})
+	if err != nil {
+		return fmt.Errorf("list events of the pod that empties volume %s: %w", v.Name, err)
+	}
+	slices.SortStableFunc(list, func(x, y *corev1.Event) int { return x.LastTimestamp.Compare(y.LastTimestamp.Time) })
+	for _, e := range list {
+		if before, ok := is.told[e.UID]; !ok || before < e.Count {
+			is.told[e.UID] = e.Count
+			b.events.Event(v, e.Type, "RecyclerPod", "Recycler pod: "+e.Message)
+		}
+	}
+	return nil
 }
 
 // beginRecycling makes the pod that empties a volume, unless pods may still use that.
@@ -116,7 +139,7 @@ func (b *binder) beginRecycling(ctx context.Context, v *corev1.PersistentVolume,
 	if err != nil {
 		return fmt.Errorf("create the pod that empties volume %s: %w", v.Name, err)
 	}
-	is.pod = p.UID
+	is.pod, is.told = p.UID, map[types.UID]int32{}
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -63,6 +64,9 @@ volumes: [{name: work, emptyDir: {}}, {name: conf, configMap: {name: conf}}, {na
 	least := *held["work"].UsedBytes + *held["conf"].UsedBytes
 	if *e.UsedBytes < least || *e.UsedBytes > least+64<<10 || e.CapacityBytes == nil || e.Time.IsZero() {
 		t.Errorf("local storage: got %+v, want %d bytes and little more", e, least)
+	}
+	if got := n.get("/metrics"); !regexp.MustCompile(`(?m)^kubelet_cgroup_version [12]$`).MatchString(got) {
+		t.Error("the metrics do not tell the version of cgroups")
 	}
 	write("second")
 	if again := look(); *again.EphemeralStorage.UsedBytes != *e.UsedBytes {

@@ -21,6 +21,8 @@ func NewRegistry() *prometheus.Registry {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		buildInfo(),
+		prometheus.NewCounter(prometheus.CounterOpts{Name: "disabled_metrics_total", Help: "Metrics that are switched off: none can be."}),
+		prometheus.NewCounter(prometheus.CounterOpts{Name: "hidden_metrics_total", Help: "Metrics that are hidden as they are to go: none are."}),
 	)
 	return reg
 }

@@ -46,6 +46,7 @@ var Controller = controller.New(controller.Spec[*appsv1.StatefulSet]{
 	},
 	Setup: func(k *controller.Kit) controller.Reconciler[*appsv1.StatefulSet] {
 		sets := controller.For(k, apps.StatefulSets)
+		controller.OwnMetrics(k, newMetrics).sets.Store(&sets)
 		return &reconciler{
 			k: k, sets: sets, pods: controller.For(k, core.Pods), claims: controller.For(k, core.PersistentVolumeClaims),
 			history: workload.History[*appsv1.StatefulSet]{

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/kemudi/kemudi/internal/api/core/claims"
+	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
 	"github.com/kemudi/kemudi/internal/kubelet/csi"
 	"github.com/kemudi/kemudi/internal/kubelet/machine"
 	"github.com/kemudi/kemudi/internal/kubelet/pod"
@@ -94,6 +95,15 @@ func (s *Server) register() {
 	})
 	name.Set(1)
 	s.o.Registry.MustRegister(name)
+	if s.o.Pods.Runner.Disk == nil {
+		return
+	}
+	version := prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubelet_cgroup_version", Help: "cgroup version on the hosts."})
+	version.Set(1)
+	if cgroup.Open(cgroup.Top).V2() {
+		version.Set(2)
+	}
+	s.o.Registry.MustRegister(version)
 }
 
 // serveConfig answers with how the agent is configured.

@@ -244,3 +244,10 @@ func TestLocalStorageHasLimits(t *testing.T) {
 		t.Errorf("a sidecar: got %q, want %q", got, want)
 	}
 }
+
+func TestSignalsOfWritableLayersFollowOthers(t *testing.T) {
+	list, err := Parse("containerfs.available<10%,memory.available<1Mi,containerfs.inodesFree<5%")
+	if err != nil || len(list) != 1 || list[0].Signal != MemoryAvailable {
+		t.Errorf("got %+v, %v, want that of memory alone", list, err)
+	}
+}

@@ -31,6 +31,10 @@ var (
 	order   = slices.Insert(slices.Clone(signals), 1, PodsMemory)
 )
 
+// followed are signals that people may name, and that are not watched by themselves: writable layers are where images or the
+// node's other files are, and what is said of these counts.
+var followed = []Signal{"containerfs.available", "containerfs.inodesFree"}
+
 // Condition is the node's condition that tells of the signal.
 func (s Signal) Condition() v1.NodeConditionType {
 	switch s {
@@ -162,6 +166,9 @@ func parse(text, sign string) ([]Threshold, error) {
 		t := Threshold{Signal: Signal(strings.TrimSpace(name))}
 		if !ok {
 			return nil, fmt.Errorf("eviction threshold %q: must be of the form signal%svalue", part, sign)
+		}
+		if slices.Contains(followed, t.Signal) {
+			continue
 		}
 		if !slices.Contains(signals, t.Signal) {
 			return nil, fmt.Errorf("eviction threshold %q: unsupported eviction signal %q", part, name)

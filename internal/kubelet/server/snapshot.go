@@ -152,5 +152,11 @@ func (s *Server) lookAtMachine(ctx context.Context) (*usage.Node, error) {
 			n.Images, n.ImagesUsed = at, fs
 		}
 	}
+	n.Layers = n.Images
+	for _, fs := range images.ContainerFilesystems { // of a runtime that keeps them elsewhere
+		if at, err := machine.FileSystemOf(fs.GetFsId().GetMountpoint()); err == nil {
+			n.Layers, n.LayersUsed = at, fs
+		}
+	}
 	return n, nil
 }

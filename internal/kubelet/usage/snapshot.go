@@ -41,8 +41,10 @@ type Node struct {
 	Interfaces []machine.Interface
 	Default    string             // the name of the interface by which it reaches others
 	Disk       machine.FileSystem // that volumes and logs are on
-	Images     machine.FileSystem // that images and writable layers are on
+	Images     machine.FileSystem // that images are on
 	ImagesUsed *runtimeapi.FilesystemUsage
+	Layers     machine.FileSystem // that writable layers are on
+	LayersUsed *runtimeapi.FilesystemUsage
 	Processes  int64
 	MostOfThem int64
 }
@@ -183,7 +185,7 @@ func (s *Snapshot) collect(ch chan<- prometheus.Metric, st *runtimeapi.Container
 	device := append([]string{""}, labels...)
 	gauge(scrapedFS, st.GetWritableLayer().GetTimestamp(), st.GetWritableLayer().GetUsedBytes(), device...)
 	if s.Node != nil {
-		ch <- prometheus.MustNewConstMetric(scrapedLimit, prometheus.GaugeValue, float64(s.Node.Images.Capacity), device...)
+		ch <- prometheus.MustNewConstMetric(scrapedLimit, prometheus.GaugeValue, float64(s.Node.Layers.Capacity), device...)
 	}
 	ch <- prometheus.MustNewConstMetric(scrapedStart, prometheus.GaugeValue, float64(c.CreatedAt)/1e9, labels...)
 	ch <- prometheus.MustNewConstMetric(scrapedSeen, prometheus.GaugeValue, float64(s.Now.Unix()), labels...)

@@ -66,7 +66,8 @@ func look() *Snapshot {
 			Info:   machine.Info{BootID: "b", MachineID: "m", SystemUUID: "s"},
 			Used:   machine.Usage{CPU: 60, Memory: 600, Available: 400, Free: 100, Anonymous: 50, SwapTotal: 30, SwapFree: 10, At: now, Booted: time.Unix(10, 0)},
 			Before: &machine.Usage{CPU: 40, At: now.Add(-10 * time.Second)}, Interfaces: []machine.Interface{{Name: "ens1", Sent: machine.Traffic{Bytes: 31}}}, Default: "ens1",
-			Disk: machine.FileSystem{Capacity: 9000, Available: 4000, Used: 5000, Inodes: 10, InodesFree: 6}, Images: machine.FileSystem{Capacity: 8000},
+			Disk: machine.FileSystem{Capacity: 9000, Available: 4000, Used: 5000, Inodes: 10, InodesFree: 6}, Images: machine.FileSystem{Capacity: 8000}, Layers: machine.FileSystem{Capacity: 7000},
+			LayersUsed: &runtimeapi.FilesystemUsage{UsedBytes: number(77)},
 			ImagesUsed: &runtimeapi.FilesystemUsage{UsedBytes: number(123)}, Processes: 70, MostOfThem: 700,
 		},
 	}
@@ -84,7 +85,7 @@ func TestDashboardsFindWhatTheyReadOfContainers(t *testing.T) {
 		"container_spec_memory_limit_bytes{" + c + " 1.048576e+06", `container_memory_failures_total{` + `container="main",failure_type="pgmajfault",id="/pods/podu1/c1",image="nginx",name="c1",namespace="shop",pod="web",scope="hierarchy"} 5`,
 		`container_fs_reads_bytes_total{container="main",device="1:99999",id="/pods/podu1/c1",image="nginx",name="c1",namespace="shop",pod="web"} 30`,
 		"container_oom_events_total{" + c + " 1", "container_pressure_memory_waiting_seconds_total{" + c + " 4", "container_memory_swap{" + c + " 3 1000000",
-		`container_fs_limit_bytes{container="main",device="",id="/pods/podu1/c1",image="nginx",name="c1",namespace="shop",pod="web"} 8000`,
+		`container_fs_limit_bytes{container="main",device="",id="/pods/podu1/c1",image="nginx",name="c1",namespace="shop",pod="web"} 7000`,
 		`container_network_receive_bytes_total{container="",id="/pods/podu1",image="",interface="eth0",name="",namespace="shop",pod="web"} 11`,
 		`container_network_receive_packets_dropped_total{container="",id="/pods/podu1",image="",interface="eth0",name="",namespace="shop",pod="web"} 14`,
 		`container_network_transmit_bytes_total{container="",id="/",image="",interface="ens1",name="",namespace="",pod=""} 31`,
@@ -107,7 +108,7 @@ func TestSummaryIsOfTheMachineAsWellAsOfPods(t *testing.T) {
 	for what, is := range map[string][2]uint64{
 		"CPU": {*n.CPU.UsageCoreNanoSeconds, 60e9}, "CPU now": {*n.CPU.UsageNanoCores, 2e9}, "memory": {*n.Memory.WorkingSetBytes, 600}, "memory used": {*n.Memory.UsageBytes, 900},
 		"memory available": {*n.Memory.AvailableBytes, 400}, "swap": {*n.Swap.SwapUsageBytes, 20}, "sent": {*n.Network.TxBytes, 31}, "disk": {*n.Fs.UsedBytes, 5000},
-		"inodes": {*n.Fs.InodesUsed, 4}, "images": {*n.Runtime.ImageFs.UsedBytes, 123}, "disk of images": {*n.Runtime.ImageFs.CapacityBytes, 8000},
+		"inodes": {*n.Fs.InodesUsed, 4}, "images": {*n.Runtime.ImageFs.UsedBytes, 123}, "disk of images": {*n.Runtime.ImageFs.CapacityBytes, 8000}, "disk of layers": {*n.Runtime.ContainerFs.CapacityBytes, 7000}, "layers": {*n.Runtime.ContainerFs.UsedBytes, 77},
 		"processes": {uint64(*n.Rlimit.NumOfRunningProcesses), 70}, "most processes": {uint64(*n.Rlimit.MaxPID), 700}, "boot": {uint64(n.StartTime.Unix()), 10},
 	} {
 		if is[0] != is[1] {
@@ -120,7 +121,7 @@ func TestSummaryIsOfTheMachineAsWellAsOfPods(t *testing.T) {
 	p, c := s.Pods[0], s.Pods[0].Containers[0]
 	for what, is := range map[string][2]uint64{
 		"received": {*p.Network.RxBytes, 11}, "errors": {*p.Network.RxErrors, 13}, "processes": {*p.ProcessStats.ProcessCount, 7}, "swap": {*p.Swap.SwapUsageBytes, 3},
-		"start": {uint64(p.StartTime.Unix()), 890}, "start of container": {uint64(c.StartTime.Unix()), 900}, "writable layer": {*c.Rootfs.UsedBytes, 77}, "of": {*c.Rootfs.CapacityBytes, 8000},
+		"start": {uint64(p.StartTime.Unix()), 890}, "start of container": {uint64(c.StartTime.Unix()), 900}, "writable layer": {*c.Rootfs.UsedBytes, 77}, "of": {*c.Rootfs.CapacityBytes, 7000},
 	} {
 		if is[0] != is[1] {
 			t.Errorf("%s of the pod: got %d, want %d", what, is[0], is[1])

@@ -91,9 +91,12 @@ func (n *Node) add(out *stats.NodeStats, now metav1.Time) {
 	out.Swap = &stats.SwapStats{Time: metav1.NewTime(u.At), SwapAvailableBytes: number(u.SwapFree), SwapUsageBytes: number(u.SwapTotal - u.SwapFree)}
 	out.Network = network(n.Interfaces, n.Default, now)
 	out.Fs = fileSystem(&n.Disk, now)
-	out.Runtime = &stats.RuntimeStats{ImageFs: fileSystem(&n.Images, now), ContainerFs: fileSystem(&n.Images, now)}
+	out.Runtime = &stats.RuntimeStats{ImageFs: fileSystem(&n.Images, now), ContainerFs: fileSystem(&n.Layers, now)}
 	if used := n.ImagesUsed; used != nil { // by images, of all that is on that file system
 		out.Runtime.ImageFs.UsedBytes, out.Runtime.ImageFs.InodesUsed = value(used.UsedBytes), value(used.InodesUsed)
+	}
+	if used := n.LayersUsed; used != nil {
+		out.Runtime.ContainerFs.UsedBytes, out.Runtime.ContainerFs.InodesUsed = value(used.UsedBytes), value(used.InodesUsed)
 	}
 	out.Rlimit = &stats.RlimitStats{Time: now, MaxPID: &n.MostOfThem, NumOfRunningProcesses: &n.Processes}
 }
@@ -153,7 +156,7 @@ func (s *Snapshot) containerStats(st *runtimeapi.ContainerStats) stats.Container
 	if f := st.WritableLayer; f != nil {
 		out.Rootfs = &stats.FsStats{}
 		if s.Node != nil {
-			out.Rootfs = fileSystem(&s.Node.Images, metav1.Time{})
+			out.Rootfs = fileSystem(&s.Node.Layers, metav1.Time{})
 		}
 		out.Rootfs.Time, out.Rootfs.UsedBytes, out.Rootfs.InodesUsed = metav1.NewTime(time.Unix(0, f.Timestamp)), value(f.UsedBytes), value(f.InodesUsed)
 	}

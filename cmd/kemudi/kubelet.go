@@ -104,11 +104,12 @@ func kubeletConfig() *configKind {
 		"evictionSoft": {flag: "eviction-soft", text: thresholds},
 
 		"shutdownGracePeriodByPodPriority": {flag: "shutdown-grace-period-by-pod-priority", text: shutdownGroups},
+		"staticPodURLHeader":               {flag: "manifest-url-header", text: headerTexts},
 		"registerWithTaints":               {flag: "register-with-taints", text: taintTexts},
 		"reservedMemory":                   {flag: "reserved-memory", text: memoryTexts},
 	}
 	for path, flag := range map[string]string{
-		"address": "address", "port": "port", "staticPodPath": "pod-manifest-path", "tlsCertFile": "tls-cert-file", "tlsPrivateKeyFile": "tls-private-key-file",
+		"address": "address", "port": "port", "staticPodPath": "pod-manifest-path", "staticPodURL": "manifest-url", "tlsCertFile": "tls-cert-file", "tlsPrivateKeyFile": "tls-private-key-file",
 		"serverTLSBootstrap": "rotate-server-certificates", "rotateCertificates": "rotate-certificates", "authentication.x509.clientCAFile": "client-ca-file",
 		"healthzBindAddress": "healthz-bind-address", "clusterDomain": "cluster-domain", "clusterDNS": "cluster-dns", "resolvConf": "resolv-conf",
 		"maxPods": "max-pods", "podsPerCore": "pods-per-core", "evictionPressureTransitionPeriod": "eviction-pressure-transition-period",
@@ -123,6 +124,7 @@ func kubeletConfig() *configKind {
 		"evictionMaxPodGracePeriod": "eviction-max-pod-grace-period", "evictionMinimumReclaim": "eviction-minimum-reclaim",
 		"shutdownGracePeriod":             "shutdown-grace-period",
 		"shutdownGracePeriodCriticalPods": "shutdown-grace-period-critical-pods", "tlsMinVersion": "tls-min-version", "tlsCipherSuites": "tls-cipher-suites", "tlsCurvePreferences": "tls-curve-preferences", "memorySwap.swapBehavior": "memory-swap-behavior",
+		"memoryThrottlingFactor": "memory-throttling-factor", "memoryReservationPolicy": "memory-reservation-policy", "qosReserved": "qos-reserved",
 		"cpuManagerPolicy": "cpu-manager-policy", "cpuManagerPolicyOptions": "cpu-manager-policy-options", "reservedSystemCPUs": "reserved-cpus",
 		"memoryManagerPolicy": "memory-manager-policy", "topologyManagerPolicy": "topology-manager-policy",
 		"topologyManagerScope": "topology-manager-scope", "topologyManagerPolicyOptions": "topology-manager-policy-options",
@@ -153,8 +155,8 @@ func kubeletConfig() *configKind {
 	return &configKind{
 		apiVersion: "kubelet.config.k8s.io/v1beta1", kind: "KubeletConfiguration", dropIns: true, flags: flags, settle: mergeThresholds,
 		only: map[string][]string{
-			"contentType":             {"application/vnd.kubernetes.protobuf", "application/json"},
-			"memoryReservationPolicy": {"None"}, "userNamespaces.idsPerPod": {"65536"}, "mergeDefaultEvictionSettings": {"true"},
+			"contentType":              {"application/vnd.kubernetes.protobuf", "application/json"},
+			"userNamespaces.idsPerPod": {"65536"}, "mergeDefaultEvictionSettings": {"true"},
 		},
 		idle: map[string]string{
 			"logging": loggedElsewhere, "featureGates": featureGates.why,
@@ -167,7 +169,7 @@ func kubeletConfig() *configKind {
 			"runtimeRequestTimeout": "calls of the container runtime have bounds of their own",
 			"protectKernelDefaults": "parameters of the kernel stay as they are", "kernelMemcgNotification": events, "containerLogMonitorInterval": events, "containerLogMaxWorkers": events,
 			"volumePluginDir": "there are no flex volumes", "imageServiceEndpoint": "images are those of --container-runtime-endpoint", "showHiddenMetricsForVersion": "nothing is hidden",
-			"failCgroupV1": "both versions of cgroups do", "memoryThrottlingFactor": "memory is not throttled before its limit", "localStorageCapacityIsolation": "what pods hold on disk is always looked at",
+			"failCgroupV1": "both versions of cgroups do", "localStorageCapacityIsolation": "what pods hold on disk is always looked at",
 			"failSwapOn": "swap is left as it is", "hairpinMode": "the network's own configuration says so",
 			"makeIPTablesUtilChains": "there are no such chains", "iptablesDropBit": "there are no such chains", "iptablesMasqueradeBit": "there are no such chains",
 			"serializeImagePulls": "--max-parallel-image-pulls says how many images are pulled at a time", "oomScoreAdj": "the process keeps the score that it was started with",

@@ -221,6 +221,29 @@ func memoryTexts(value any) (any, error) {
 	return strings.Join(nodes, ","), nil
 }
 
+// headerTexts are headers, as their flag has them.
+func headerTexts(value any) (any, error) {
+	all, ok := value.(map[string]any)
+	if !ok {
+		return nil, errors.New("want a list of values for each name")
+	}
+	var texts []any
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		list, ok := all[name].([]any)
+		if !ok {
+			return nil, errors.New("want a list of values for each name")
+		}
+		for _, one := range list {
+			v, err := scalar(one)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			texts = append(texts, name+":"+v)
+		}
+	}
+	return texts, nil
+}
+
 // taintTexts are taints as the flag takes them.
 func taintTexts(value any) (any, error) {
 	var texts []any

@@ -150,8 +150,7 @@ func TestFieldsThatAreNotThereAreRefusedByTheirPaths(t *testing.T) {
 	for _, c := range []struct{ part, file, want string }{
 		{"kubelet", "kind: KubeProxyConfiguration", "want apiVersion: kubelet.config.k8s.io/v1beta1 and kind: KubeletConfiguration"},
 		{"kubelet", kubelet + "authentication: {x509: {clientCA: a}}", "authentication.x509.clientCA: there is no such field here"},
-		{"kubelet", kubelet + "staticPodURL: https://example.com", "staticPodURL: there is no such field here"},
-		{"kubelet", kubelet + "memoryReservationPolicy: TieredReservation", "memoryReservationPolicy: TieredReservation: want None, as there is nothing else here"},
+		{"kubelet", kubelet + "staticPodURLHeader: {a: 1}", "staticPodURLHeader: want a list of values for each name"},
 		{"kubelet", kubelet + "shutdownGracePeriodByPodPriority: [7]", "shutdownGracePeriodByPodPriority: [0]: want a map of priority and shutdownGracePeriodSeconds"},
 		{"kubelet", kubelet + "reservedMemory: [7]", "reservedMemory: [0]: want a map of numaNode and limits"},
 		{"kubelet", kubelet + "reservedMemory: [{numaNode: 0, limits: {cpu: 1}}]", "reservedMemory: invalid argument"},

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -35,7 +36,7 @@ func configuration(o *Options) config.KubeletConfiguration {
 			Mode:    config.KubeletAuthorizationModeWebhook,
 			Webhook: config.KubeletWebhookAuthorization{CacheAuthorizedTTL: lasting(delegated.RightGiven), CacheUnauthorizedTTL: lasting(delegated.RightNot)},
 		},
-		RegisterNode: ptr.To(!o.ByHand), RegisterWithTaints: o.Taints, StaticPodPath: s.ManifestDir, MaxPods: int32(s.MaxPods), PodsPerCore: int32(s.PodsPerCore),
+		RegisterNode: ptr.To(!o.ByHand), RegisterWithTaints: o.Taints, StaticPodPath: s.ManifestDir, StaticPodURL: s.ManifestURL.Address, StaticPodURLHeader: s.ManifestURL.Header, MaxPods: int32(s.MaxPods), PodsPerCore: int32(s.PodsPerCore),
 		ClusterDomain: o.ClusterDomain, ClusterDNS: o.ClusterDNS, ResolverConfig: ptr.To(o.ResolvConf),
 		KubeReserved: reservedTexts(s.KubeReserved), SystemReserved: reservedTexts(s.SystemReserved), AllowedUnsafeSysctls: s.UnsafeSysctls,
 		EvictionHard: thresholdTexts(s.Eviction), EvictionPressureTransitionPeriod: lasting(s.Transition),
@@ -50,8 +51,10 @@ func configuration(o *Options) config.KubeletConfiguration {
 		CrashLoopBackOff:    config.CrashLoopBackOffConfig{MaxContainerRestartPeriod: ptr.To(lasting(s.Containers.RestartWait))},
 		ShutdownGracePeriod: lasting(s.Shutdown.Period), ShutdownGracePeriodCriticalPods: lasting(s.Shutdown.Critical),
 		ShutdownGracePeriodByPodPriority: groupsOf(s.Shutdown.ByPriority),
-		MemorySwap:                       config.MemorySwapConfiguration{SwapBehavior: s.Containers.Swap},
-		ProviderID:                       s.ProviderID, NodeStatusMaxImages: ptr.To(int32(s.MostImages)),
+		MemoryThrottlingFactor:           throttling(s.Containers.Memory.Throttle), MemoryReservationPolicy: config.MemoryReservationPolicy(cmp.Or(s.Containers.Memory.Policy, NoReservation)),
+		QOSReserved: s.Containers.Memory.Reserved,
+		MemorySwap:  config.MemorySwapConfiguration{SwapBehavior: s.Containers.Swap},
+		ProviderID:  s.ProviderID, NodeStatusMaxImages: ptr.To(int32(s.MostImages)),
 		CPUManagerPolicy: p.CPUPolicy, CPUManagerPolicyOptions: p.CPUOptions, ReservedSystemCPUs: p.ReservedCPU,
 		MemoryManagerPolicy: p.MemoryPolicy, ReservedMemory: reservedMemory(p.ReservedMemory),
 		TopologyManagerPolicy: p.TopologyPolicy, TopologyManagerScope: p.TopologyScope, TopologyManagerPolicyOptions: p.TopologyOptions,
@@ -62,6 +65,14 @@ func configuration(o *Options) config.KubeletConfiguration {
 		EnforceNodeAllocatable: s.Enforce, KubeReservedCgroup: s.KubeCgroup, SystemReservedCgroup: s.SystemCgroup,
 		CgroupRoot: o.CgroupParent, CgroupsPerQOS: ptr.To(true), CgroupDriver: "cgroupfs", FailSwapOn: ptr.To(false), EnableControllerAttachDetach: ptr.To(true),
 	}
+}
+
+// throttling is how far containers may go; nil: as far as they like.
+func throttling(factor float64) *float64 {
+	if factor == 0 {
+		return nil
+	}
+	return &factor
 }
 
 func lasting(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }

@@ -4,14 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kemudi/kemudi/internal/kubelet/admit"
 	"github.com/kemudi/kemudi/internal/kubelet/backoff"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
+	"github.com/kemudi/kemudi/internal/kubelet/manifest"
 	"github.com/kemudi/kemudi/internal/kubelet/node"
 	"github.com/kemudi/kemudi/internal/kubelet/relay"
 	"github.com/kemudi/kemudi/internal/kubelet/server"
@@ -32,7 +36,8 @@ type Settings struct {
 	Enforce                  []string
 	KubeCgroup, SystemCgroup string
 
-	ManifestDir string // --pod-manifest-path; empty: no static pods
+	ManifestDir string      // --pod-manifest-path; empty: no static pods
+	ManifestURL ManifestURL // of others
 
 	UnsafeSysctls []string // --allowed-unsafe-sysctls
 
@@ -63,6 +68,12 @@ type Settings struct {
 	MostImages int
 }
 
+// ManifestURL is where manifests of static pods are published.
+type ManifestURL struct {
+	Address string          // --manifest-url; empty: nowhere
+	Header  manifest.Header // --manifest-url-header: what is sent with each question
+}
+
 // Containers are settings of what the kernel holds containers to.
 type Containers struct {
 	// Processes is how many processes and threads a pod may have (--pod-max-pids); not more than 0: as many as all.
@@ -76,9 +87,59 @@ type Containers struct {
 	OneProcess bool
 	// Swap says whether containers may swap (--memory-swap-behavior): [NoSwap], which is the default, or [LimitedSwap].
 	// Under version 1 of cgroups they swap as they like.
-	Swap string
+	Swap   string
+	Memory Memory
 	// RestartWait is how long a container that exits again and again waits at the most (--max-container-restart-period).
 	RestartWait time.Duration
+}
+
+// Memory says what the kernel does for the memory of pods beside holding them to their limits.
+type Memory struct {
+	// Throttle is how far a container may go from its request to its limit before it is slowed down
+	// (--memory-throttling-factor); 0: as far as it likes.
+	Throttle float64
+	// Policy is whether requests are kept for pods (--memory-reservation-policy): [NoReservation], which is the default, or
+	// [TieredReservation].
+	Policy string
+	// Reserved is how much of requests those of lower classes cannot use (--qos-reserved): memory=50%.
+	Reserved map[string]string
+}
+
+// Whether requests of memory are kept for pods, in upstream's words.
+const (
+	NoReservation     = "None"
+	TieredReservation = "TieredReservation"
+)
+
+// reserved is the part in percent; 0: none.
+func (m *Memory) reserved() (percent int64, err error) {
+	for name, text := range m.Reserved {
+		if name != string(v1.ResourceMemory) {
+			return 0, fmt.Errorf("qos-reserved: cannot reserve %q resource: want memory", name)
+		}
+		digits, ok := strings.CutSuffix(text, "%")
+		if percent, err = strconv.ParseInt(digits, 10, 64); !ok || err != nil || percent < 0 || percent > 100 {
+			return 0, fmt.Errorf("qos-reserved: %s=%s: want a percentage from 0%% to 100%%", name, text)
+		}
+	}
+	return percent, nil
+}
+
+func (m *Memory) check() error {
+	switch {
+	case m.Throttle < 0 || m.Throttle > 1:
+		return fmt.Errorf("memory-throttling-factor: %v must be greater than 0 and less than or equal to 1.0", m.Throttle)
+	case m.Policy != "" && m.Policy != NoReservation && m.Policy != TieredReservation:
+		return fmt.Errorf("memory-reservation-policy: %s: want %s or %s", m.Policy, NoReservation, TieredReservation)
+	}
+	_, err := m.reserved()
+	return err
+}
+
+// qos is what it comes to for pods; it is checked.
+func (m *Memory) qos() cri.MemoryQoS {
+	percent, _ := m.reserved()
+	return cri.MemoryQoS{Throttle: m.Throttle, Tiered: m.Policy == TieredReservation, Reserved: percent}
 }
 
 // Whether containers may swap, in upstream's words.
@@ -149,6 +210,9 @@ func (c Containers) withDefaults(d Containers) Containers {
 }
 
 func (c *Containers) check() error {
+	if err := c.Memory.check(); err != nil {
+		return err
+	}
 	switch {
 	case c.Swap != NoSwap && c.Swap != LimitedSwap:
 		return fmt.Errorf("memory-swap-behavior: %q: want NoSwap or LimitedSwap", c.Swap)
@@ -168,6 +232,8 @@ func (s *Settings) check() error {
 		return errors.New("max-pods: must not be negative")
 	case s.ManifestDir != "" && !filepath.IsAbs(s.ManifestDir):
 		return errors.New("pod-manifest-path: must be an absolute path")
+	case s.ManifestURL.Address == "" && len(s.ManifestURL.Header) > 0:
+		return errors.New("manifest-url-header: goes with manifest-url, which is missing")
 	case s.Serve.StreamIdle < 0:
 		return errors.New("streaming-connection-idle-timeout: must not be negative")
 	case s.LogMaxSize.Sign() < 0:

@@ -1,6 +1,9 @@
 package kubelet
 
 import (
+	"context"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -170,6 +173,43 @@ func TestStaticPodRunsWhileTheAPIIsAway(t *testing.T) {
 		put("db.yaml", strings.Replace(staticWeb, "name: web", "name: db", 1))
 		if p := n.after(time.Minute, "db-n1"); p == nil || p.Spec.NodeName != "n2" || n.containers() != 2 {
 			t.Errorf("pod of the same name: got %+v, %d containers", p, n.containers())
+		}
+	})
+}
+
+// answers are what a URL says, without a network.
+type answers func() (code int, text string)
+
+func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
+	code, text := a()
+	return &http.Response{StatusCode: code, Status: http.StatusText(code), Body: io.NopCloser(strings.NewReader(text))}, nil
+}
+
+func TestPodsOfAURLRunAndFollowIt(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		code, text := 200, staticWeb
+		n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{}), tune: func(a *Agent) {
+			a.static.URL = &manifest.URL{Address: "http://manifests.example", Node: "n1", Client: &http.Client{Transport: answers(func() (int, string) { return code, text })}}
+			a.parts = append(a.parts, part{"static pods", func(ctx context.Context) error { return a.static.Run(ctx, a.running) }})
+		}}
+		n.run()
+		defer func() { n.end() }()
+		first := n.after(2*time.Second, "web-n1")
+		if first == nil || !core.PodReady(first) || first.Annotations["kubernetes.io/config.source"] != "http" {
+			t.Fatalf("mirror: got %+v, want a ready pod", first)
+		}
+		code = 503
+		if p := n.after(time.Minute, "web-n1"); p == nil || p.UID != first.UID || n.containers() != 1 {
+			t.Errorf("while nobody answers: got %+v and %d containers", p, n.containers())
+		}
+		code, text = 200, strings.Replace(staticWeb, "image: x", "image: other", 1)
+		second := n.after(21*time.Second, "web-n1")
+		if second == nil || second.UID == first.UID || second.Spec.Containers[0].Image != "other" || n.containers() != 1 {
+			t.Errorf("another answer: got %+v and %d containers", second, n.containers())
+		}
+		text = "{apiVersion: v1, kind: PodList, items: []}"
+		if p := n.after(21*time.Second, "web-n1"); p != nil || n.containers() != 0 {
+			t.Errorf("no pods any more: got %+v and %d containers", p, n.containers())
 		}
 	})
 }

@@ -135,7 +135,7 @@ func (a *Agent) partsWith(gauges pressure.Gauges) []part {
 		Event: func(kind, reason, message string) { o.Events.Event(a.node.Self(), kind, reason, message) },
 	})
 	list := []part{{"heartbeat", a.heartbeat}, {"runtime events", a.watch.Run}, {"pods", a.followPods}, {"unknown pods", a.removeUnknown}}
-	if o.Settings.ManifestDir != "" {
+	if o.Settings.ManifestDir != "" || o.Settings.ManifestURL.Address != "" {
 		list = append(list, part{"static pods", func(ctx context.Context) error { return a.static.Run(ctx, a.running) }})
 	}
 	if gauges != nil {
@@ -249,14 +249,24 @@ func newDisk(o *Options, facts *cri.Node, driven csi.Options) (*disk.Disk, error
 	})
 }
 
-// newStatic returns the static pods, of which there are none without a directory.
+// newStatic returns the static pods, of which there are none without a directory or a URL.
 func newStatic(o *Options, set *pod.Set) (*static.Pods, error) {
-	path := o.Settings.ManifestDir
-	if path == "" {
-		return static.New(nil, set, o.Log), nil
+	var dir *manifest.Dir
+	if path := o.Settings.ManifestDir; path != "" {
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return nil, fmt.Errorf("make directory of manifests: %w", err)
+		}
+		dir = &manifest.Dir{Path: path, Node: o.NodeName}
 	}
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		return nil, fmt.Errorf("make directory of manifests: %w", err)
+	var url *manifest.URL
+	if from := o.Settings.ManifestURL; from.Address != "" {
+		url = &manifest.URL{Address: from.Address, Header: from.Header, Node: o.NodeName}
+		if !o.Simulated {
+			url.Kept = filepath.Join(o.RootDir, "manifests-of-url")
+		}
+		if err := url.Restore(); err != nil {
+			o.Log.Warn("take up static pods", "err", err)
+		}
 	}
-	return static.New(&manifest.Dir{Path: path, Node: o.NodeName}, set, o.Log), nil
+	return static.New(dir, url, set, o.Log), nil
 }

@@ -159,15 +159,25 @@ func (l *Ledger) Release(uid types.UID) {
 	l.giveLocked("pods_removed")
 }
 
-// Burstable is what the burstable pods have asked for together, in thousandths of a CPU.
-func (l *Ledger) Burstable() int64 {
+// Asked is what the pods of classes have asked for together.
+type Asked struct {
+	CPU                int64 // of burstable ones, in thousandths
+	Guaranteed, Memory int64 // bytes of guaranteed ones, and of burstable ones
+}
+
+// Asked is what the pods have asked for together.
+func (l *Ledger) Asked() (sum Asked) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	sum := int64(0)
 	for _, a := range l.mu.taken {
-		if a.QOS == v1.PodQOSBurstable {
+		memory := a.Requests[v1.ResourceMemory]
+		switch a.QOS {
+		case v1.PodQOSGuaranteed:
+			sum.Guaranteed += memory.Value()
+		case v1.PodQOSBurstable:
 			cpu := a.Requests[v1.ResourceCPU]
-			sum += cpu.MilliValue()
+			sum.CPU += cpu.MilliValue()
+			sum.Memory += memory.Value()
 		}
 	}
 	return sum

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -101,7 +102,24 @@ func (t Tree) ensureV2(path string, r *runtimeapi.LinuxContainerResources) error
 	for _, h := range r.HugepageLimits {
 		err = errors.Join(err, set(dir, "hugetlb."+h.PageSize+".max", strconv.FormatUint(h.Limit, 10)))
 	}
+	for _, name := range slices.Sorted(maps.Keys(r.Unified)) {
+		err = errors.Join(err, set(dir, name, r.Unified[name]))
+	}
 	return err
+}
+
+// Protect keeps memory for a cgroup of version 2, which is made if needed: least of it always, low of it while there is other
+// memory to be had, both in bytes.
+func (t Tree) Protect(path string, least, low int64) error {
+	if err := t.makeV2(path); err != nil {
+		return err
+	}
+	dir := filepath.Join(t.top, path)
+	return errors.Join(
+		delegate(dir),
+		set(dir, "memory.min", strconv.FormatInt(least, 10)),
+		set(dir, "memory.low", strconv.FormatInt(low, 10)),
+	)
 }
 
 // Join puts a process into a cgroup that Ensure has made. What it starts later is there too.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 func TestHoldsACgroupAndGivesBackThatOfOthersOnThisMachine(t *testing.T) {
@@ -93,6 +95,39 @@ func TestVersion2HoldsACgroupButNotBelowWhatItUses(t *testing.T) {
 	}
 	for file, want := range map[string]string{"memory.max": "70000", "cpu.weight": "100", "pids.max": "9"} {
 		if got := read(t, filepath.Join(dir, file)); got != want {
+			t.Errorf("%s: got %s, want %s", file, got, want)
+		}
+	}
+}
+
+func TestMemoryIsKeptInAFakeHierarchy(t *testing.T) {
+	top := t.TempDir()
+	put := func(path, name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Join(top, path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(top, path, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{"", "kubepods", "kubepods/burstable", "kubepods/burstable/pod1"} {
+		put(path, "cgroup.controllers", "cpu memory")
+		put(path, "cgroup.subtree_control", "")
+	}
+	tree := Tree{top: top, v2: true}
+	if err := tree.Protect("/kubepods/burstable", 0, 3000); err != nil {
+		t.Fatal(err)
+	}
+	limits := &runtimeapi.LinuxContainerResources{CpuShares: 1024, CpuPeriod: 100000, MemoryLimitInBytes: 9000, Unified: map[string]string{"memory.low": "1000", "memory.high": "8000"}}
+	if err := tree.Ensure("/kubepods/burstable/pod1", limits); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		"kubepods/burstable/memory.min": "0", "kubepods/burstable/memory.low": "3000", "kubepods/burstable/pod1/memory.low": "1000",
+		"kubepods/burstable/pod1/memory.high": "8000", "kubepods/burstable/pod1/memory.max": "9000",
+	} {
+		if got := read(t, filepath.Join(top, file)); got != want {
 			t.Errorf("%s: got %s, want %s", file, got, want)
 		}
 	}

@@ -94,6 +94,6 @@ func (r *Runner) applyResources(ctx context.Context, pod *v1.Pod, list []podstep
 		}
 		done[c.ID] = spec.Resources
 	}
-	errs = append(errs, r.Disk.Limit(path, limits), r.Disk.WeighClasses(r.Ledger.Burstable()))
+	errs = append(errs, r.Disk.Limit(path, limits), r.Disk.WeighClasses(r.Ledger.Asked()))
 	return done, errors.Join(errs...)
 }

@@ -42,7 +42,7 @@ func (r *Runner) RunSandbox(ctx context.Context, pod *v1.Pod, attempt int) (*run
 	own.Sandbox(config)
 	limits := cri.PodCgroup(pod, &node)
 	r.Pins.HoldPod(pod, limits)
-	if err := r.Disk.PrepareSandbox(config, limits, r.Ledger.Burstable()); err != nil {
+	if err := r.Disk.PrepareSandbox(config, limits, r.Ledger.Asked()); err != nil {
 		return nil, err
 	}
 	if !pod.Spec.HostNetwork {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 	"github.com/kemudi/kemudi/internal/trace"
 )
@@ -437,6 +439,41 @@ func TestLimitsAreAsTheOperatorOfTheNodeWantsThem(t *testing.T) {
 			if got != want {
 				t.Errorf("%+v: got %s, want %s", n, got, want)
 			}
+		}
+	}
+}
+
+func TestMemoryIsKeptAndThrottledByClass(t *testing.T) {
+	page := int64(os.Getpagesize())
+	high := func(n float64) string { return strconv.FormatInt(int64(n)/page*page, 10) }
+	const mi = 1 << 20
+	for name, c := range map[string]struct {
+		spec           string
+		container, pod map[string]string
+	}{
+		"guaranteed": {`{containers: [{name: c, resources: {limits: {cpu: 1, memory: 100Mi}}}]}`, map[string]string{"memory.min": "104857600"}, map[string]string{"memory.min": "104857600"}},
+		"burstable with a limit": {`{containers: [{name: c, resources: {requests: {memory: 100Mi}, limits: {memory: 200Mi}}}]}`,
+			map[string]string{"memory.low": "104857600", "memory.high": high(190 * mi)}, map[string]string{"memory.low": "104857600"}},
+		"burstable without one": {`{containers: [{name: c, resources: {requests: {memory: 100Mi}}}]}`,
+			map[string]string{"memory.low": "104857600", "memory.high": high(100*mi + 0.9*(1000-100)*mi)}, map[string]string{"memory.low": "104857600"}},
+		"best effort": {`{containers: [{name: c}]}`, map[string]string{}, map[string]string{}},
+		"limits of the pod": {`{resources: {requests: {memory: 100Mi}, limits: {memory: 300Mi}}, containers: [{name: c}]}`,
+			map[string]string{"memory.high": high(270 * mi)}, map[string]string{"memory.low": "104857600", "memory.high": high(280 * mi)}},
+	} {
+		n := *testNode
+		n.CgroupV2, n.OneProcess, n.Memory = true, true, MemoryQoS{Throttle: 0.9, Tiered: true}
+		n.Allocatable = v1.ResourceList{v1.ResourceMemory: resource.MustParse("1000Mi")}
+		pod := podOf(t, c.spec)
+		core.Pods.Default(pod)
+		if got := Resources(pod, &pod.Spec.Containers[0], &n).Unified; !maps.Equal(got, c.container) {
+			t.Errorf("%s: the container has %v, want %v", name, got, c.container)
+		}
+		if got := PodCgroup(pod, &n).Unified; !maps.Equal(got, c.pod) {
+			t.Errorf("%s: the pod has %v, want %v", name, got, c.pod)
+		}
+		n.CgroupV2 = false
+		if got := Resources(pod, &pod.Spec.Containers[0], &n).Unified; got != nil {
+			t.Errorf("%s under version 1: got %v", name, got)
 		}
 	}
 }

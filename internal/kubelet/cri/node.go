@@ -24,6 +24,8 @@ type Node struct {
 	CgroupV2     bool
 	LimitSwap    bool // the kernel can keep containers from swapping: version 2 only
 
+	Memory MemoryQoS
+
 	Swap int64 // bytes that burstable containers may share, each as much of it as it asks for of the memory; 0: none swaps
 
 	NoCPULimits    bool          // limits of CPUs are not enforced
@@ -38,6 +40,18 @@ type Node struct {
 	SeccompDir string // holds localhost seccomp profiles
 
 	SandboxSeccomp string // file of the seccomp profile of sandboxes; empty: the runtime's default
+}
+
+// MemoryQoS is what the kernel does for the memory of pods beside holding them to their limits: under version 2 of cgroups alone.
+type MemoryQoS struct {
+	// Throttle is from where on a container that may have more than it asks for is slowed down: that part of the
+	// way from its request to its limit, or to all that pods may have. 0: none is.
+	Throttle float64
+	// Tiered keeps for pods what they ask for: for guaranteed ones always, for burstable ones while there is other
+	// memory to be had.
+	Tiered bool
+	// Reserved is how many percent of what pods ask for those of a lower class cannot use. 0: nothing.
+	Reserved int64
 }
 
 // Cgroup is the path of a pod's own cgroup; empty if the runtime is to choose.

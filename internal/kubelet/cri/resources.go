@@ -2,6 +2,7 @@ package cri
 
 import (
 	"cmp"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,7 +66,42 @@ func Resources(pod *v1.Pod, c *v1.Container, n *Node) *runtimeapi.LinuxContainer
 	if n.LimitSwap { // also without a limit of memory
 		out.Unified["memory.swap.max"] = strconv.FormatInt(swap(pod, c, n), 10)
 	}
+	if n.CgroupV2 {
+		request, limit := c.Resources.Requests[v1.ResourceMemory], ownOrPods(c.Resources.Limits, pod)[v1.ResourceMemory]
+		n.Memory.protect(out.Unified, core.QOSClass(pod), request.Value())
+		most := limit.Value()
+		if most == 0 {
+			most = n.Allocatable.Memory().Value()
+		}
+		if request.Cmp(limit) != 0 {
+			n.Memory.throttle(out.Unified, request.Value(), most)
+		}
+	}
 	return out
+}
+
+// protect keeps a request of memory for a pod of a class, or a container of one.
+func (m *MemoryQoS) protect(unified map[string]string, qos v1.PodQOSClass, request int64) {
+	if !m.Tiered || request == 0 {
+		return
+	}
+	switch qos {
+	case v1.PodQOSGuaranteed:
+		unified["memory.min"] = strconv.FormatInt(request, 10)
+	case v1.PodQOSBurstable:
+		unified["memory.low"] = strconv.FormatInt(request, 10)
+	}
+}
+
+// throttle slows down what has gone a part of the way from its request to the most that it may have.
+func (m *MemoryQoS) throttle(unified map[string]string, request, most int64) {
+	if m.Throttle == 0 || most == 0 {
+		return
+	}
+	page := int64(os.Getpagesize())
+	if high := int64(float64(request)+float64(most-request)*m.Throttle) / page * page; high > request {
+		unified["memory.high"] = strconv.FormatInt(high, 10)
+	}
 }
 
 // swap is how much a container may swap: only one that is burstable itself, and not vital.
@@ -134,7 +170,16 @@ func podResources(pod *v1.Pod, n *Node) *runtimeapi.LinuxContainerResources {
 			delete(max, name)
 		}
 	}
-	return limits(requests, max, n)
+	out := limits(requests, max, n)
+	if !n.CgroupV2 || !n.Memory.Tiered && n.Memory.Throttle == 0 {
+		return out
+	}
+	out.Unified = map[string]string{}
+	n.Memory.protect(out.Unified, core.QOSClass(pod), requests.Memory().Value())
+	if r := pod.Spec.Resources; r != nil && !isZero(r.Limits[v1.ResourceMemory]) && r.Requests.Memory().Cmp(*r.Limits.Memory()) != 0 {
+		n.Memory.throttle(out.Unified, r.Requests.Memory().Value(), r.Limits.Memory().Value())
+	}
+	return out
 }
 
 // PodCgroup is what the pod's own cgroup is held to.

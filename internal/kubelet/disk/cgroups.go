@@ -7,13 +7,14 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kemudi/kemudi/internal/kubelet/admit"
 	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 )
 
-// PrepareSandbox makes what a sandbox needs on the machine. burstable is what the
-// burstable pods of the node have asked for together, in thousandths of a CPU.
-func (d *Disk) PrepareSandbox(config *runtimeapi.PodSandboxConfig, limits *runtimeapi.LinuxContainerResources, burstable int64) error {
+// PrepareSandbox makes what a sandbox needs on the machine. asked is what the
+// pods of the node have asked for together.
+func (d *Disk) PrepareSandbox(config *runtimeapi.PodSandboxConfig, limits *runtimeapi.LinuxContainerResources, asked admit.Asked) error {
 	if d == nil {
 		return nil
 	}
@@ -32,7 +33,7 @@ func (d *Disk) PrepareSandbox(config *runtimeapi.PodSandboxConfig, limits *runti
 			return fmt.Errorf("limit processes of pod: %w", err)
 		}
 	}
-	return d.WeighClasses(burstable)
+	return d.WeighClasses(asked)
 }
 
 // Limit sets the limits of a pod's cgroup.
@@ -52,14 +53,40 @@ func (d *Disk) Processes(path string) (int64, error) {
 }
 
 // WeighClasses gives the quality of service classes their shares of the CPU:
-// burstable pods what they asked for together, best-effort ones what is left.
-func (d *Disk) WeighClasses(burstable int64) error {
+// burstable pods what they asked for together, best-effort ones what is left. Where that is wanted, memory that
+// pods have asked for is kept for them.
+func (d *Disk) WeighClasses(asked admit.Asked) error {
 	if d == nil {
 		return nil
 	}
-	parent := d.o.Node.CgroupParent
-	return errors.Join(
-		d.cgroups.Shares(parent+"/kubepods/burstable", cri.CPUShares(burstable)),
-		d.cgroups.Shares(parent+"/kubepods/besteffort", cri.CPUShares(0)),
+	pods := d.o.Node.CgroupParent + "/kubepods"
+	err := errors.Join(
+		d.cgroups.Shares(pods+"/burstable", cri.CPUShares(asked.CPU)),
+		d.cgroups.Shares(pods+"/besteffort", cri.CPUShares(0)),
 	)
+	if m := &d.o.Node.Memory; m.Tiered && d.o.Node.CgroupV2 {
+		err = errors.Join(err,
+			d.cgroups.Protect(pods, asked.Guaranteed+asked.Memory, asked.Memory), // what is low below has effect only if it is here, too
+			d.cgroups.Protect(pods+"/burstable", 0, asked.Memory),
+		)
+	}
+	if percent := d.o.Node.Memory.Reserved; percent > 0 {
+		d.reserve(pods, percent, asked)
+	}
+	return err
+}
+
+// reserve holds classes to what is left of the memory of all pods when a part of what those above have asked for is taken away.
+// Where they have more already, evictions are to see to it, or the ends of pods: then it is tried again with the next pod.
+func (d *Disk) reserve(pods string, percent int64, asked admit.Asked) {
+	all := d.o.Node.Allocatable.Memory().Value()
+	if all == 0 {
+		return
+	}
+	burstable := all - asked.Guaranteed*percent/100
+	for class, limit := range map[string]int64{"/burstable": burstable, "/besteffort": burstable - asked.Memory*percent/100} {
+		if err := d.cgroups.Hold(pods+class, cgroup.Bound{Memory: max(limit, 1)}); err != nil {
+			d.o.Log.Warn("reserve memory for pods of higher classes", "class", class[1:], "err", err)
+		}
+	}
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// Annotations of a pod that comes from a file.
+// Annotations of a pod that comes from a file or a URL.
 const (
-	AnnotationSource = "kubernetes.io/config.source" // "file"
+	AnnotationSource = "kubernetes.io/config.source" // "file" or "http"
 	AnnotationHash   = "kubernetes.io/config.hash"   // its UID, which changes with its content
 	AnnotationSeen   = "kubernetes.io/config.seen"   // when it was read first
 )
@@ -109,6 +109,18 @@ func (d *Dir) parse(path string, data []byte) (*v1.Pod, error) {
 	if err := yaml.UnmarshalStrict(data, pod); err != nil {
 		return nil, err
 	}
+	return origin{node: d.Node, source: "file", place: "host:" + d.Node + "\nfile:" + path}.pod(pod)
+}
+
+// origin is where manifests come from.
+type origin struct {
+	node   string // that runs their pods
+	source string // upstream's word for it
+	place  string // goes into the hash: another one makes another pod
+}
+
+// pod makes of what a manifest says a pod of the node as the API would have it.
+func (o origin) pod(pod *v1.Pod) (*v1.Pod, error) {
 	if pod.Kind != "Pod" || pod.APIVersion != "v1" {
 		return nil, fmt.Errorf("holds %s %s, want v1 Pod", pod.APIVersion, pod.Kind)
 	}
@@ -117,13 +129,13 @@ func (d *Dir) parse(path string, data []byte) (*v1.Pod, error) {
 	}
 	pod.ResourceVersion, pod.OwnerReferences, pod.Finalizers, pod.Status = "", nil, nil, v1.PodStatus{Phase: v1.PodPending}
 	pod.TypeMeta = metav1.TypeMeta{}
-	pod.Name += "-" + strings.ToLower(d.Node)
+	pod.Name += "-" + strings.ToLower(o.node)
 	if pod.Namespace == "" {
 		pod.Namespace = metav1.NamespaceDefault
 	}
-	pod.Spec.NodeName = d.Node
+	pod.Spec.NodeName = o.node
 	pod.Spec.Tolerations = append(pod.Spec.Tolerations, v1.Toleration{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute})
-	hash, err := d.hash(path, pod)
+	hash, err := o.hash(pod)
 	if err != nil {
 		return nil, err
 	}
@@ -136,20 +148,20 @@ func (d *Dir) parse(path string, data []byte) (*v1.Pod, error) {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
 	}
-	pod.Annotations[AnnotationSource], pod.Annotations[AnnotationHash] = "file", hash
+	pod.Annotations[AnnotationSource], pod.Annotations[AnnotationHash] = o.source, hash
 	pod.Annotations[AnnotationSeen] = now.Format(time.RFC3339Nano)
 	return pod, nil
 }
 
 // hash is of what the pod is and where it comes from: another file or node makes
 // another pod.
-func (d *Dir) hash(path string, pod *v1.Pod) (string, error) {
+func (o origin) hash(pod *v1.Pod) (string, error) {
 	data, err := json.Marshal(pod)
 	if err != nil {
 		return "", fmt.Errorf("hash pod: %w", err)
 	}
 	h := md5.New()
-	fmt.Fprintf(h, "host:%s\nfile:%s\n%s", d.Node, path, data)
+	fmt.Fprintf(h, "%s\n%s", o.place, data)
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +23,8 @@ import (
 type Pods struct {
 	// Dir has their manifests. Nil: there are none.
 	Dir *manifest.Dir
+	// URL is where others are published. Nil: nowhere.
+	URL *manifest.URL
 	Set *pod.Set // runs them
 	Log *slog.Logger
 
@@ -33,9 +36,9 @@ type Pods struct {
 	}
 }
 
-// New returns the static pods of dir, which set is to run.
-func New(dir *manifest.Dir, set *pod.Set, log *slog.Logger) *Pods {
-	p := &Pods{Dir: dir, Set: set, Log: log, gone: make(chan struct{}, 1)}
+// New returns the static pods of dir and url, each of which may be nil, which set is to run.
+func New(dir *manifest.Dir, url *manifest.URL, set *pod.Set, log *slog.Logger) *Pods {
+	p := &Pods{Dir: dir, URL: url, Set: set, Log: log, gone: make(chan struct{}, 1)}
 	p.mu.actors = map[string]*pod.Actor{}
 	return p
 }
@@ -48,15 +51,28 @@ func (p *Pods) Run(ctx context.Context, begun <-chan struct{}) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	w, err := inotify.Watch(p.Dir.Path, inotify.Closed|inotify.Moved)
-	if err != nil {
-		return err
+	var changed <-chan struct{}
+	if p.Dir != nil {
+		w, err := inotify.Watch(p.Dir.Path, inotify.Closed|inotify.Moved)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		changed = w.Changed
 	}
-	defer w.Close()
+	var again <-chan time.Time
+	if p.URL != nil {
+		p.fetch(ctx)
+		t := time.NewTicker(manifest.Every)
+		defer t.Stop()
+		again = t.C
+	}
 	for {
 		p.Apply(nil, nil)
 		select {
-		case <-w.Changed:
+		case <-changed:
+		case <-again:
+			p.fetch(ctx)
 		case <-p.gone:
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -64,23 +80,47 @@ func (p *Pods) Run(ctx context.Context, begun <-chan struct{}) error {
 	}
 }
 
+// fetch asks the URL once more.
+func (p *Pods) fetch(ctx context.Context) {
+	if _, err := p.URL.Fetch(ctx); err != nil && ctx.Err() == nil {
+		p.Log.Warn("read manifests of static pods", "err", err)
+	}
+}
+
+// load returns the pods of all manifests; nil: the directory is away, which is no reason to stop what runs.
+func (p *Pods) load() (pods []*v1.Pod) {
+	if p.Dir != nil {
+		var err error
+		if pods, err = p.Dir.Load(); err != nil {
+			p.Log.Warn("read manifests of static pods", "err", err)
+			if pods == nil && errors.Is(err, os.ErrNotExist) {
+				return nil
+			}
+		}
+	}
+	if p.URL == nil {
+		return append([]*v1.Pod{}, pods...)
+	}
+	return append(append([]*v1.Pod{}, pods...), p.URL.Load()...)
+}
+
 // Apply starts the pods of new files and ends those of files that have
 // gone. found is what the runtime has, mirrors what the API has of them, by their
 // keys, when the agent begins. It is called by one goroutine at a time.
 func (p *Pods) Apply(found map[types.UID]*runtime.Inventory, mirrors map[string]*v1.Pod) {
-	if p.Dir == nil {
+	if p.Dir == nil && p.URL == nil {
 		return
 	}
-	pods, err := p.Dir.Load()
-	if err != nil {
-		p.Log.Warn("read manifests of static pods", "err", err)
-		if pods == nil && errors.Is(err, os.ErrNotExist) {
-			return // the directory is away: no reason to stop what runs
-		}
+	pods := p.load()
+	if pods == nil {
+		return
 	}
 	want := map[string]bool{}
 	for _, one := range pods {
 		key := cache.Key(one.Namespace, one.Name)
+		if want[key] {
+			continue // that of the file counts
+		}
 		want[key] = true
 		old := p.actor(key)
 		if old != nil && old.UID() == one.UID {

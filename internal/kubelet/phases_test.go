@@ -104,6 +104,47 @@ func (n *testNode) sandboxes() int {
 	return len(list.Items)
 }
 
+// As on a node whose network others configure, by pods that use the machine's.
+func TestPodsWaitForTheNetworkOfOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var down atomic.Bool
+		down.Store(true)
+		n := newNode(t, fakecri.Options{NetworkDown: down.Load})
+		defer func() { n.end() }()
+		const why = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
+		if c := n.condition(v1.NodeReady); c.Status != v1.ConditionFalse || c.Reason != "KubeletNotReady" || c.Message != why {
+			t.Errorf("node: got %+v", c)
+		}
+		createPod(t, n.api, "net", `{hostNetwork: true, containers: [{name: c, image: x}]}`)
+		if p := n.pod("net"); !core.PodReady(p) {
+			t.Errorf("pod with the machine's network: got %+v", p.Status)
+		}
+		refused := func(pod string) {
+			t.Helper()
+			createPod(t, n.api, pod, `{containers: [{name: c, image: x}]}`)
+			n.api.TakeEvents()
+			if p := n.after(networkPatience, pod); p.Status.Phase != v1.PodPending || len(p.Status.PodIPs) > 0 {
+				t.Errorf("pod %s without a network: got %+v", pod, p.Status)
+			}
+			events := n.api.TakeEvents()
+			if want := pod + " Warning NetworkNotReady: network is not ready: " + why; !slices.Contains(events, want) ||
+				slices.ContainsFunc(events, func(e string) bool { return strings.Contains(e, "FailedCreatePodSandBox") }) {
+				t.Errorf("events: got %q, want %q and nothing else of the kind", events, want)
+			}
+			down.Store(false)
+			if p := n.after(networkPatience, pod); !core.PodReady(p) {
+				t.Errorf("pod %s when there is the network: got %+v", pod, p.Status)
+			}
+		}
+		refused("early")
+		down.Store(true) // its configuration is taken away
+		refused("late")
+	})
+}
+
+// networkPatience is enough for a node to see how its network is, and for its pods to be tried again.
+const networkPatience = 30 * time.Second
+
 func TestRuntimeClassChoosesTheHandler(t *testing.T) {
 	trace.Proves(t, "RTC-012", "RTC-015", "RTC-016")
 	inBubble(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,9 @@ func (r *Runner) RunSandbox(ctx context.Context, pod *v1.Pod, attempt int) (*run
 		select { // right after the machine's start, the network may need a moment
 		case <-r.Node.NetworkUp():
 		case <-time.After(networkWait):
+			if err := r.networkDown(ctx); err != nil {
+				return nil, err
+			}
 		case <-ctx.Done():
 		}
 	}
@@ -60,6 +64,9 @@ func (r *Runner) RunSandbox(ctx context.Context, pod *v1.Pod, attempt int) (*run
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
 	resp, err := r.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
+	if err != nil && !pod.Spec.HostNetwork {
+		err = cmp.Or(r.networkDown(ctx), err) // each attempt would say the same in words of its own
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +82,21 @@ func (r *Runner) RunSandbox(ctx context.Context, pod *v1.Pod, attempt int) (*run
 		}
 	}
 	return st.Status, nil
+}
+
+// ErrNetwork is why pods with a network of their own cannot have a sandbox yet.
+var ErrNetwork = errors.New("network is not ready")
+
+// networkDown asks the runtime whether it can connect pods; nil: it can, or does not answer.
+func (r *Runner) networkDown(ctx context.Context) error {
+	resp, err := r.Runtime.Status(ctx, &runtimeapi.StatusRequest{})
+	if err != nil {
+		return nil // what is asked of it fails, too, and says why
+	}
+	if trouble, network := cri.Trouble(resp.GetStatus()); network {
+		return fmt.Errorf("%w: %s", ErrNetwork, trouble)
+	}
+	return nil
 }
 
 // bandwidth is how many bits a second an annotation of a pod allows; 0: it says nothing.

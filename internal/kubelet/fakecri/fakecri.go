@@ -26,6 +26,8 @@ type Options struct {
 	// Pull is asked before an image is pulled. Default: every image exists and is
 	// there at once.
 	Pull func(ctx context.Context, image string) error
+	// NetworkDown is asked whether sandboxes can have a network of their own. Default: they can.
+	NetworkDown func() bool
 	// RunSandbox is asked before a sandbox is made.
 	RunSandbox func(*runtimeapi.PodSandboxConfig) error
 	// Stop is told of each call to end a running container.
@@ -132,12 +134,19 @@ func (r *Runtime) Version(context.Context, *runtimeapi.VersionRequest, ...grpc.C
 	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "fake", RuntimeVersion: "v1.0.0", RuntimeApiVersion: "v1"}, nil
 }
 
-// Status is good.
+// Status is good, but for the network if that is said.
 func (r *Runtime) Status(context.Context, *runtimeapi.StatusRequest, ...grpc.CallOption) (*runtimeapi.StatusResponse, error) {
+	network := &runtimeapi.RuntimeCondition{Type: runtimeapi.NetworkReady, Status: true}
+	if r.networkDown() {
+		network.Status, network.Reason = false, "NetworkPluginNotReady"
+		network.Message = "Network plugin returns error: cni plugin not initialized"
+	}
 	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
-		{Type: runtimeapi.RuntimeReady, Status: true}, {Type: runtimeapi.NetworkReady, Status: true},
+		{Type: runtimeapi.RuntimeReady, Status: true}, network,
 	}}, Features: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: !r.o.MergesGroups}}, nil
 }
+
+func (r *Runtime) networkDown() bool { return r.o.NetworkDown != nil && r.o.NetworkDown() }
 
 // RunPodSandbox makes a sandbox with an address.
 func (r *Runtime) RunPodSandbox(_ context.Context, in *runtimeapi.RunPodSandboxRequest, _ ...grpc.CallOption) (*runtimeapi.RunPodSandboxResponse, error) {
@@ -146,10 +155,14 @@ func (r *Runtime) RunPodSandbox(_ context.Context, in *runtimeapi.RunPodSandboxR
 			return nil, err
 		}
 	}
+	ofHost := in.Config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
+	if !ofHost && r.networkDown() {
+		return nil, status.Error(codes.Unknown, "failed to setup network for sandbox: cni plugin not initialized")
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &sandbox{config: in.Config, handler: in.RuntimeHandler, id: r.idLocked("5"), ready: true, createdAt: time.Now().UnixNano()}
-	if in.Config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() != runtimeapi.NamespaceMode_NODE {
+	if !ofHost {
 		s.ip = r.addressLocked()
 	}
 	r.mu.sandboxes[s.id] = s

@@ -15,6 +15,8 @@ import (
 	"k8s.io/component-helpers/nodedeclaredfeatures/features/inplacepodresize"
 	"k8s.io/component-helpers/nodedeclaredfeatures/features/restartallcontainers"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kemudi/kemudi/internal/kubelet/cri"
 )
 
 // MostImages is how many images a node's status lists, the largest ones, unless people want others.
@@ -124,16 +126,8 @@ func (n *Node) runtimeTrouble(ctx context.Context) (trouble string, handlers []v
 		handlers = append(handlers, out)
 	}
 	slices.SortFunc(handlers, func(x, y v1.NodeRuntimeHandler) int { return cmp.Compare(x.Name, y.Name) })
-	for _, c := range resp.GetStatus().GetConditions() {
-		switch {
-		case c.Status:
-		case c.Type == runtimeapi.NetworkReady:
-			return fmt.Sprintf("container runtime network not ready: %s=%v reason:%s message:%s", c.Type, c.Status, c.Reason, c.Message), handlers
-		case c.Type == runtimeapi.RuntimeReady:
-			return fmt.Sprintf("container runtime not ready: %s=%v reason:%s message:%s", c.Type, c.Status, c.Reason, c.Message), handlers
-		}
-	}
-	return "", handlers
+	trouble, _ = cri.Trouble(resp.GetStatus())
+	return trouble, handlers
 }
 
 // images lists the largest images on the node.

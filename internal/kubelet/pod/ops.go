@@ -9,6 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/kubelet/container"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 )
@@ -109,8 +110,13 @@ func (x *Actor) createSandbox(act podstep.Action) work {
 }
 
 func (w *createSandbox) do(ctx context.Context) (err error) {
-	if w.made, err = w.s.Runner.RunSandbox(ctx, w.pod, w.attempt); err != nil && ctx.Err() == nil {
-		w.s.Runner.About(w.pod, "").Event(v1.EventTypeWarning, "FailedCreatePodSandBox", fmt.Sprintf("Failed to create pod sandbox: %v", err))
+	w.made, err = w.s.Runner.RunSandbox(ctx, w.pod, w.attempt)
+	switch about := w.s.Runner.About(w.pod, ""); {
+	case err == nil || ctx.Err() != nil:
+	case errors.Is(err, container.ErrNetwork):
+		about.Event(v1.EventTypeWarning, "NetworkNotReady", err.Error())
+	default:
+		about.Event(v1.EventTypeWarning, "FailedCreatePodSandBox", fmt.Sprintf("Failed to create pod sandbox: %v", err))
 	}
 	return err
 }

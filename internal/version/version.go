@@ -34,7 +34,12 @@ func Git() string {
 	return "v" + Kubernetes + mark + buildMetadata(Version)
 }
 
-// mark is in the versions of this program, and in those of no other.
+// Alone returns the version of a node agent that runs without the other parts of a node: v1.37.2+kemudi-kubelet.0.3.0.
+func Alone() string {
+	return "v" + Kubernetes + "+kemudi-kubelet." + buildMetadata(Version)
+}
+
+// mark is in the versions of this program, but for those of node agents alone, and in those of no other.
 const mark = "+kemudi."
 
 // Ours says that a version, as the node agent of a Node has it, is one of this program: such a

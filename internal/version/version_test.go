@@ -29,6 +29,14 @@ func TestClientsParseTheVersionAsKubernetes(t *testing.T) {
 	}
 }
 
+func TestNodeAgentsAloneAreToldFromThoseWithAWholeNode(t *testing.T) {
+	for git, want := range map[string]bool{Git(): true, "v1.36.4+kemudi.0.3.0": true, Alone(): false, "v1.37.2": false} {
+		if _, err := utilversion.ParseSemantic(git); err != nil || Ours(git) != want {
+			t.Errorf("%s: got %v, %v, want %v", git, Ours(git), err, want)
+		}
+	}
+}
+
 func TestKubernetesVersionIsThatOfTheAPITypes(t *testing.T) {
 	mod, err := os.ReadFile("../../go.mod")
 	if err != nil {

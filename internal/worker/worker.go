@@ -164,6 +164,10 @@ func (w *Worker) startAgent(g *task.Group, recorder *client.Recorder) (err error
 	if told != chartsDir {
 		o.Logger.Info("charts of storage drivers and other plugins must be told the node agent's root directory", "dir", told, "instead of", chartsDir, "err", linkErr)
 	}
+	git := version.Git()
+	if o.Alone {
+		git = version.Alone()
+	}
 	tuned := o.Agent.Settings
 	tuned.External = c.Settings.CloudProvider != ""
 	calls := prometheus.NewRegistry()
@@ -174,7 +178,7 @@ func (w *Worker) startAgent(g *task.Group, recorder *client.Recorder) (err error
 		Dirs:         kubelet.Dirs{RootDir: o.Agent.RootDir, ToldRootDir: told, PodLogsDir: o.Agent.PodLogsDir},
 		CgroupParent: cgroupParent(o.RunDir), SandboxSeccomp: profile,
 		ClusterDNS: dns, ClusterDomain: c.Settings.ClusterDomain, ResolvConf: o.ResolvConf, ImageConfig: o.Images,
-		Network: network, Version: version.Git(), Port: int(o.Agent.Port), Log: o.Logger.With("part", "kubelet"),
+		Network: network, Version: git, Port: int(o.Agent.Port), Log: o.Logger.With("part", "kubelet"),
 	})
 	if err != nil {
 		return err

@@ -332,12 +332,15 @@ streamingConnectionIdleTimeout: 0s
 		"--data-dir="+a.DataDir, "--run-dir="+a.RunDir, "--pod-logs-dir="+a.LogsDir, "--pod-infra-container-image=registry.k8s.io/pause:3.10")...)
 }
 
-// isNode looks who the node agent is by its kubeconfig.
+// isNode looks who the node agent is by its kubeconfig, and what its version says.
 func (a *apart) isNode(t *testing.T, k kubectl) {
 	t.Helper()
 	trace.Proves(t, "NODE-068")
 	if got := k.do(t, "--kubeconfig="+a.file("kubelet.conf"), "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"); got != "system:node:node1" {
 		t.Errorf("by its kubeconfig the node agent is %q", got)
+	}
+	if got := k.do(t, "get", "node", "node1", "-o", "jsonpath={.status.nodeInfo.kubeletVersion}"); !strings.Contains(got, "+kemudi-kubelet.") {
+		t.Errorf("version of a node agent alone: got %q, by which a server expects DNS and edges beside it", got)
 	}
 }
 

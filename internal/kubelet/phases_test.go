@@ -123,7 +123,7 @@ func TestPodsWaitForTheNetworkOfOthers(t *testing.T) {
 			t.Helper()
 			createPod(t, n.api, pod, `{containers: [{name: c, image: x}]}`)
 			n.api.TakeEvents()
-			if p := n.after(networkPatience, pod); p.Status.Phase != v1.PodPending || len(p.Status.PodIPs) > 0 {
+			if p := n.after(10*time.Minute, pod); p.Status.Phase != v1.PodPending || len(p.Status.PodIPs) > 0 {
 				t.Errorf("pod %s without a network: got %+v", pod, p.Status)
 			}
 			events := n.api.TakeEvents()

@@ -76,8 +76,7 @@ type Node struct {
 	csiNodes client.Client[*storagev1.CSINode]
 	cache    client.Reader[*v1.Node]
 
-	changed   chan struct{} // holds a token when the status is to be looked at
-	networkUp chan struct{} // closed when the runtime can connect pods for the first time
+	changed chan struct{} // holds a token when the status is to be looked at
 
 	mu struct {
 		sync.Mutex
@@ -86,6 +85,7 @@ type Node struct {
 		drivers   map[string]registered // of CSI, by name
 		inUse     []v1.UniqueVolumeName // volumes; nil: nobody has said
 		goingDown bool                  // the machine is
+		networkUp chan struct{}         // closed while the runtime can connect pods
 	}
 }
 
@@ -95,9 +95,9 @@ func New(o Options) *Node {
 		o: o, nodes: client.For(o.Transport, core.Nodes), leases: client.For(o.Transport, coordination.Leases),
 		csiNodes: client.For(o.Transport, storage.CSINodes),
 		cache:    client.Cached(o.Transport, core.Nodes, "metadata.name="+o.Name),
-		changed:  make(chan struct{}, 1), networkUp: make(chan struct{}),
+		changed:  make(chan struct{}, 1),
 	}
-	n.mu.addresses, n.mu.drivers = o.Addresses, map[string]registered{}
+	n.mu.addresses, n.mu.drivers, n.mu.networkUp = o.Addresses, map[string]registered{}, make(chan struct{})
 	return n
 }
 
@@ -172,15 +172,26 @@ func (n *Node) Pressure() map[v1.NodeConditionType]bool {
 	return n.mu.pressure
 }
 
-// NetworkUp is closed when the runtime can connect pods for the first time.
-func (n *Node) NetworkUp() <-chan struct{} { return n.networkUp }
+// NetworkUp is closed when the runtime can connect pods.
+func (n *Node) NetworkUp() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.mu.networkUp
+}
 
-// tellNetwork tells that the runtime can connect pods. Only the heartbeat calls it.
-func (n *Node) tellNetwork() {
+// tellNetwork tells whether the runtime can connect pods. Only the heartbeat calls it.
+func (n *Node) tellNetwork(up bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	select {
-	case <-n.networkUp: // it has been told
+	case <-n.mu.networkUp:
+		if !up {
+			n.mu.networkUp = make(chan struct{})
+		}
 	default:
-		close(n.networkUp)
+		if up {
+			close(n.mu.networkUp)
+		}
 	}
 }
 

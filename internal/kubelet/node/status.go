@@ -88,9 +88,7 @@ func (h *heartbeat) look(ctx context.Context) (changed bool) {
 	if h.n.GoingDown() {
 		h.trouble = "node is shutting down"
 	}
-	if h.ready = h.trouble == ""; h.ready {
-		h.n.tellNetwork()
-	}
+	h.ready = h.trouble == ""
 	h.pressure = h.n.Pressure()
 	return h.reported.IsZero() || h.trouble != h.reportedTrouble || !maps.Equal(h.pressure, h.pressed)
 }
@@ -126,7 +124,10 @@ func (n *Node) runtimeTrouble(ctx context.Context) (trouble string, handlers []v
 		handlers = append(handlers, out)
 	}
 	slices.SortFunc(handlers, func(x, y v1.NodeRuntimeHandler) int { return cmp.Compare(x.Name, y.Name) })
-	trouble, _ = cri.Trouble(resp.GetStatus())
+	trouble, network := cri.Trouble(resp.GetStatus())
+	if trouble == "" || network {
+		n.tellNetwork(trouble == "")
+	}
 	return trouble, handlers
 }
 

@@ -282,6 +282,9 @@ func (x *Actor) failed(act podstep.Action, err error) {
 	if errors.As(err, &start) {
 		f.Reason, f.Message = start.Reason, runtime.Message(start.Err)
 	}
+	if errors.Is(err, container.ErrNetwork) { // it has been waited for already, and may be there any moment
+		f.Count = 1
+	}
 	x.o.Failures[key] = f
 	switch {
 	case reportedByEvents(act.Op):

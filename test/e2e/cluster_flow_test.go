@@ -32,6 +32,7 @@ func TestCluster(t *testing.T) {
 			"web hooks":                   testWebHooks,
 			"volumes":                     testVolumes,
 			"shared volume":               testSharedVolume,
+			"volumes within volumes":      testVolumesWithinVolumes,
 			"volume updates":              testVolumeUpdates,
 			"volume facts":                testVolumeFacts,
 			"volume owners":               testVolumeOwners,

@@ -132,6 +132,37 @@ spec:
 	}
 }
 
+// testVolumesWithinVolumes mounts volumes, a part of one and files of the node within such that containers cannot write to.
+func testVolumesWithinVolumes(t *testing.T, c *cluster) {
+	ns := c.namespace(t)
+	c.kubectl().in(ns).apply(t, volumeSources)
+	pod, got := c.finish(t, ns, `
+metadata: {name: within}
+spec:
+  restartPolicy: Never
+  containers:
+  - name: c
+    image: kemudi.local/busybox:1
+    command: [sh, -c, 'cat /v/data-1; echo; cat /v/more/deep/data-2; echo; cat /v/one.conf; echo; echo written > /v/space/f; cat /v/space/f; cat /v/more/deep/name']
+    terminationMessagePath: /v/ended
+    securityContext: {readOnlyRootFilesystem: true}
+    volumeMounts:
+    - {name: space, mountPath: /v/space}
+    - {name: v, mountPath: /v}
+    - {name: more, mountPath: /v/more}
+    - {name: deep, mountPath: /v/more/deep}
+    - {name: v, mountPath: /v/one.conf, subPath: log_level}
+  volumes:
+  - {name: v, configMap: {name: config}}
+  - {name: more, configMap: {name: none, optional: true}}
+  - {name: deep, projected: {sources: [{configMap: {name: config}}, {downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}]}}]}}
+  - {name: space, emptyDir: {}}
+`)
+	if want := "value-1\nvalue-2\nINFO\nwritten\nwithin"; pod.Status.Phase != corev1.PodSucceeded || strings.TrimSpace(got) != want {
+		t.Errorf("got %s, %q, want %q", pod.Status.Phase, got, want)
+	}
+}
+
 // testVolumeUpdates sees changes of config maps, secrets and labels in a running container.
 func testVolumeUpdates(t *testing.T, c *cluster) {
 	k := c.kubectl().in(c.namespace(t))

@@ -49,7 +49,7 @@ func (c *Container) mounts(ctx context.Context, env []*runtimeapi.KeyValue) ([]*
 		}
 		out = append(out, &runtimeapi.Mount{ContainerPath: p, HostPath: path, SelinuxRelabel: true})
 	}
-	return out, nil
+	return out, c.placeWithin(out)
 }
 
 // mount is the container's mount number i.

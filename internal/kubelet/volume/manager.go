@@ -224,7 +224,7 @@ func ReadOnly(v *v1.Volume) bool {
 	if v.NFS != nil {
 		return v.NFS.ReadOnly
 	}
-	return v.ConfigMap != nil || v.Secret != nil || v.Projected != nil || v.DownwardAPI != nil || v.Image != nil
+	return Written(v) || v.Image != nil
 }
 
 // FSGroup is the group that the volumes of a pod are given to; nil: none.

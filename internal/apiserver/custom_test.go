@@ -141,6 +141,9 @@ func TestPathsThatKindsAtRunTimeDoNotHaveAreNotThere(t *testing.T) {
 		{"POST", widgetsAt, `{"metadata":{"name":"two"}}`, 400, `"message":"Object 'Kind' is missing in 'unstructured object has no kind'"`},
 		{"POST", widgetsAt, `{"kind":"Widget","metadata":{"name":"two"}}`, 400, `the API version in the data () does not match the expected API version (example.com/v1)`},
 		{"POST", widgetsAt, strings.Replace(widget("two", ""), "Widget", "Gadget", 1), 422, `Widget.example.com \"two\" is invalid: kind: Invalid value: \"Gadget\": must be Widget`},
+		{"PUT", widgetsAt + "/one", widget("one", ""), 422, `widgets.example.com \"one\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update`},
+		{"PUT", widgetsAt + "/one/status", widget("one", ""), 422, `widgets.example.com \"one\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update`},
+		{"PUT", widgetsAt + "/one/scale", `{"metadata":{"name":"one"},"spec":{"replicas":2}}`, 200, `"spec":{"replicas":2}`},
 		{"PATCH", widgetsAt + "/one", `{"kind":"Gadget"}`, 422, `Widget.example.com \"one\" is invalid: kind: Invalid value: \"Gadget\": must be Widget`},
 		{"PATCH", widgetsAt + "/one", `{"apiVersion":"example.com/v2"}`, 422, `Widget.example.com \"one\" is invalid: apiVersion: Invalid value: \"example.com/v2\": must be example.com/v1`},
 	} {
@@ -254,7 +257,8 @@ func TestKindsAtRunTimeAreReadStrictly(t *testing.T) {
 	if warnings := warningsOf(t, w.Header()); w.Code != 201 || len(warnings) != 4 {
 		t.Errorf("warn: got %d %q, want 201 and four warnings", w.Code, warnings)
 	}
-	w = f.ask("PUT", widgetsAt+"/odd?fieldValidation=Ignore", odd)
+	read := decoded[metav1.PartialObjectMetadata](t, w.Body.String())
+	w = f.ask("PUT", widgetsAt+"/odd?fieldValidation=Ignore", strings.Replace(odd, `"name":"odd"`, `"name":"odd","resourceVersion":"`+read.ResourceVersion+`"`, 1))
 	if warnings := warningsOf(t, w.Header()); w.Code != 200 || len(warnings) != 0 {
 		t.Errorf("ignore: got %d %q, want 200 without warnings", w.Code, warnings)
 	}

@@ -183,6 +183,7 @@ func ownStoreOnEtcd() map[string]func(t *testing.T) {
 		"TestBadPatchesAreRefusedInUpstreamsWords":             TestBadPatchesAreRefusedInUpstreamsWords,
 		"TestRefusedMethodsNameThoseThatThereAre":              TestRefusedMethodsNameThoseThatThereAre,
 		"TestUnknownFieldsAreWarnedOf":                         TestUnknownFieldsAreWarnedOf,
+		"TestUpdatesOfSomeKindsNeedARevision":                  TestUpdatesOfSomeKindsNeedARevision,
 		"TestLegacyVersionsAnswerWithAWarning":                 TestLegacyVersionsAnswerWithAWarning,
 		"TestRuntimeConfigTurnsVersionsAndResourcesOff":        TestRuntimeConfigTurnsVersionsAndResourcesOff,
 		"TestAlphaVersionsAreServedOnlyWhenAskedFor":           TestAlphaVersionsAreServedOnlyWhenAskedFor,

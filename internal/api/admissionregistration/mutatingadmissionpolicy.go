@@ -20,6 +20,7 @@ var MutatingAdmissionPolicies = resource.Define(resource.Spec[*admissionregistra
 		Group: Group, Version: "v1", Kind: "MutatingAdmissionPolicy", Plural: "mutatingadmissionpolicies", Categories: []string{"api-extensions"}, NameRule: apiName,
 	},
 	HasGeneration: true,
+	Update:        resource.UpdateNeedsRevision,
 	Default: func(p *admissionregistrationv1.MutatingAdmissionPolicy) {
 		p.Spec.FailurePolicy = or(p.Spec.FailurePolicy, admissionregistrationv1.Fail)
 		defaultMatch(p.Spec.MatchConstraints)

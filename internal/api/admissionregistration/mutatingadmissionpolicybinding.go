@@ -15,6 +15,7 @@ var MutatingAdmissionPolicyBindings = resource.Define(resource.Spec[*admissionre
 		Group: Group, Version: "v1", Kind: "MutatingAdmissionPolicyBinding", Plural: "mutatingadmissionpolicybindings", Categories: []string{"api-extensions"}, NameRule: apiName,
 	},
 	HasGeneration: true,
+	Update:        resource.UpdateNeedsRevision,
 	Default: func(b *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
 		defaultMatch(b.Spec.MatchResources)
 	},

@@ -15,6 +15,7 @@ var MutatingWebhookConfigurations = resource.Define(resource.Spec[*admissionregi
 		Group: Group, Version: "v1", Kind: "MutatingWebhookConfiguration", Plural: "mutatingwebhookconfigurations", Categories: []string{"api-extensions"}, NameRule: apiName,
 	},
 	HasGeneration: true,
+	Update:        resource.UpdateNeedsRevision,
 	Default: func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
 		for i := range c.Webhooks {
 			w := (*webhook)(&c.Webhooks[i])

@@ -24,6 +24,7 @@ var ValidatingAdmissionPolicies = resource.Define(resource.Spec[*admissionregist
 		Group: Group, Version: "v1", Kind: "ValidatingAdmissionPolicy", Plural: "validatingadmissionpolicies", Categories: []string{"api-extensions"}, NameRule: apiName,
 	},
 	HasGeneration: true,
+	Update:        resource.UpdateNeedsRevision,
 	Default: func(p *admissionregistrationv1.ValidatingAdmissionPolicy) {
 		p.Spec.FailurePolicy = or(p.Spec.FailurePolicy, admissionregistrationv1.Fail)
 		defaultMatch(p.Spec.MatchConstraints)

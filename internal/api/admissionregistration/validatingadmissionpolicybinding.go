@@ -18,6 +18,7 @@ var ValidatingAdmissionPolicyBindings = resource.Define(resource.Spec[*admission
 		Group: Group, Version: "v1", Kind: "ValidatingAdmissionPolicyBinding", Plural: "validatingadmissionpolicybindings", Categories: []string{"api-extensions"}, NameRule: apiName,
 	},
 	HasGeneration: true,
+	Update:        resource.UpdateNeedsRevision,
 	Default: func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
 		defaultMatch(b.Spec.MatchResources)
 	},

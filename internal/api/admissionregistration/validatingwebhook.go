@@ -13,6 +13,7 @@ var ValidatingWebhookConfigurations = resource.Define(resource.Spec[*admissionre
 		Group: Group, Version: "v1", Kind: "ValidatingWebhookConfiguration", Plural: "validatingwebhookconfigurations", Categories: []string{"api-extensions"}, NameRule: apiName,
 	},
 	HasGeneration: true,
+	Update:        resource.UpdateNeedsRevision,
 	Default: func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 		for i := range c.Webhooks {
 			w := webhook(widened(&c.Webhooks[i]))

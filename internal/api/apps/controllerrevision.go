@@ -18,7 +18,6 @@ import (
 // ControllerRevisions are immutable snapshots of what a controller works from.
 var ControllerRevisions = resource.Define(resource.Spec[*appsv1.ControllerRevision]{
 	Names:    resource.Names{Group: "apps", Version: "v1", Kind: "ControllerRevision", Plural: "controllerrevisions", Namespaced: true},
-	Update:   resource.UpdateNeedsRevision,
 	Validate: validateControllerRevision,
 	Columns: []resource.Column[*appsv1.ControllerRevision]{
 		{Name: "Controller", Description: "Controller of the object", Value: func(r *appsv1.ControllerRevision) any { return controllerText(r) }},

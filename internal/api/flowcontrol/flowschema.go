@@ -17,7 +17,7 @@ const defaultPrecedence = 1000
 // is checked is in flowschema_validate.go.
 var FlowSchemas = resource.Define(resource.Spec[*flowcontrolv1.FlowSchema]{
 	Names:         resource.Names{Group: Group, Version: "v1", Kind: "FlowSchema", Plural: "flowschemas"},
-	HasGeneration: true, Update: resource.UpdateNeedsRevision,
+	HasGeneration: true,
 	Default: func(fs *flowcontrolv1.FlowSchema) {
 		if fs.Spec.MatchingPrecedence == 0 {
 			fs.Spec.MatchingPrecedence = defaultPrecedence

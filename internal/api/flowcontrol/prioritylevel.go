@@ -21,8 +21,8 @@ const (
 // legacy.go.
 var PriorityLevels = resource.Define(resource.Spec[*flowcontrolv1.PriorityLevelConfiguration]{
 	Names:         resource.Names{Group: Group, Version: "v1", Kind: "PriorityLevelConfiguration", Plural: "prioritylevelconfigurations"},
-	HasGeneration: true, Update: resource.UpdateNeedsRevision,
-	Default: defaultLevel,
+	HasGeneration: true,
+	Default:       defaultLevel,
 	Prepare: func(obj, old *flowcontrolv1.PriorityLevelConfiguration) {
 		if old == nil {
 			obj.Status = flowcontrolv1.PriorityLevelConfigurationStatus{}

@@ -18,6 +18,7 @@ import (
 // RuntimeClasses is the container runtimes that pods may ask for by name.
 var RuntimeClasses = resource.Define(resource.Spec[*nodev1.RuntimeClass]{
 	Names:    resource.Names{Group: "node.k8s.io", Version: "v1", Kind: "RuntimeClass", Plural: "runtimeclasses"},
+	Update:   resource.UpdateCreates | resource.UpdateNeedsRevision,
 	Validate: validateRuntimeClass,
 	Warn:     warnRuntimeClass,
 	Columns: []resource.Column[*nodev1.RuntimeClass]{{

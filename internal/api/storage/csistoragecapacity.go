@@ -18,6 +18,7 @@ import (
 // class, for nodes of a part of the cluster.
 var CSIStorageCapacities = resource.Define(resource.Spec[*storagev1.CSIStorageCapacity]{
 	Names:    resource.Names{Group: "storage.k8s.io", Version: "v1", Kind: "CSIStorageCapacity", Plural: "csistoragecapacities", Namespaced: true},
+	Update:   resource.UpdateNeedsRevision,
 	Validate: validateStorageCapacity,
 	Warn:     warnStorageCapacity,
 	Ageless:  true,

@@ -275,8 +275,9 @@ func (w *attempt) checkPreconditions() error {
 	if w.givenRV != "" && w.givenRV != old.GetResourceVersion() {
 		return stale{w.c.Conflict(call.ErrModified)}
 	}
-	if w.givenRV == "" && w.c.Verb == "update" && !w.trusted && w.c.Resource.Def.Update.Has(resource.UpdateNeedsRevision) {
-		return w.c.Invalid(mustGiveRevision())
+	whole := w.c.Sub == nil || w.c.Sub.Body == nil // a Scale is of whatever there is
+	if w.givenRV == "" && w.c.Verb == "update" && whole && !w.trusted && w.c.Resource.Def.Update.Has(resource.UpdateNeedsRevision) {
+		return w.mustGiveRevision()
 	}
 	return nil
 }

@@ -8,7 +8,9 @@ import (
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -19,8 +21,12 @@ import (
 	"github.com/kemudi/kemudi/internal/wire"
 )
 
-func mustGiveRevision() *field.Error {
-	return field.Invalid(field.NewPath("metadata", "resourceVersion"), uint64(0), "must be specified for an update")
+// mustGiveRevision names the resource instead of its kind, as upstream does here.
+func (w *attempt) mustGiveRevision() error {
+	of := w.c.Resource.GroupResource()
+	return apierrors.NewInvalid(schema.GroupKind{Group: of.Group, Kind: of.Resource}, w.c.Name, field.ErrorList{
+		field.Invalid(field.NewPath("metadata", "resourceVersion"), uint64(0), "must be specified for an update"),
+	})
 }
 
 // uidMismatch is in the words of upstream's store, by which clients know it.

@@ -16,7 +16,8 @@ type Clause struct {
 	weight float64
 }
 
-// Parse reads an Accept header, the most wanted alternative first.
+// Parse reads an Accept header, the most wanted alternative first. What is not wanted at all (q=0) is
+// the last one, as upstream has it.
 func Parse(header string) []Clause {
 	var list []Clause
 	for part := range strings.SplitSeq(header, ",") {
@@ -39,9 +40,7 @@ func Parse(header string) []Clause {
 			}
 			c.Params[name] = value
 		}
-		if c.weight > 0 {
-			list = append(list, c)
-		}
+		list = append(list, c)
 	}
 	slices.SortStableFunc(list, func(a, b Clause) int {
 		switch {

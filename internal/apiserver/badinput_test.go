@@ -52,9 +52,9 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 		{"empty body", "POST", maps, "", "", 400, `(\u003cempty\u003e)`},
 		{"wrong type of a field", "POST", maps, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"},"data":{"a":1}}`, "", 400, `ConfigMap in version \"v1\" cannot be handled as a ConfigMap: json: cannot unmarshal number into Go struct field ConfigMap.data of type string`},
 		{"another kind", "POST", maps, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"x"}}`, "", 400, `Secret in version \"v1\" cannot be handled as a ConfigMap`},
-		{"another version", "POST", maps, `{"kind":"ConfigMap","apiVersion":"v2","metadata":{"name":"x"}}`, "", 400, `the API version in the data (v2) does not match the expected API version (v1)`},
+		{"another version", "POST", maps, `{"kind":"ConfigMap","apiVersion":"v2","metadata":{"name":"x"}}`, "", 400, `ConfigMap in version \"v2\" cannot be handled as a ConfigMap: no kind \"ConfigMap\" is registered for version \"v2\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"`},
 		{"unknown media type", "POST", maps, `<xml/>`, "Content-Type: application/xml", 415, `the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf`},
-		{"answer in an unknown media type", "GET", maps, "", "Accept: application/xml", 406, `only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf`},
+		{"answer in an unknown media type", "GET", maps + "/one", "", "Accept: application/xml", 406, `"message": "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf",`},
 		{"oversized body", "POST", maps, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"},"data":{"a":"` + strings.Repeat("x", 11<<10) + `"}}`, "", 413, "Request entity too large: limit is 10240"},
 		{"no name", "POST", maps, `{"kind":"ConfigMap","apiVersion":"v1"}`, "", 422, `metadata.name: Required value: name or generateName is required`},
 		{"over-long name", "POST", maps, `{"metadata":{"name":"` + long + `"}}`, "", 422, `metadata.name: Invalid value: \"` + long + `\": must be no more than 253`},
@@ -70,7 +70,7 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 		{"another namespace", "POST", maps, `{"metadata":{"name":"x","namespace":"other"}}`, "", 400, `the namespace of the provided object does not match the namespace sent on the request`},
 		{"another name in a PUT", "PUT", maps + "/one", strings.Replace(stored, `"name":"one"`, `"name":"two"`, 1), "", 400, `the name of the object (two) does not match the name on the URL (one)`},
 		{"another namespace in a PUT", "PUT", maps + "/one", strings.Replace(stored, `"namespace":"default"`, `"namespace":"other"`, 1), "", 400, `the namespace of the provided object does not match the namespace sent on the request`},
-		{"watch in an unknown media type", "GET", maps + "?watch=1", "", "Accept: application/yaml", 406, `only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch`},
+		{"watch in an unknown media type", "GET", maps + "?watch=1", "", "Accept: application/yaml", 406, "message: 'only the following media types are accepted: application/json;stream=watch,\n  application/vnd.kubernetes.protobuf;stream=watch'"},
 		{"stale resourceVersion", "PUT", maps + "/one", `{"metadata":{"name":"one","resourceVersion":"999"}}`, "", 409, `Operation cannot be fulfilled on configmaps \"one\": the object has been modified; please apply your changes to the latest version and try again`},
 		{"another UID", "PUT", maps + "/one", `{"metadata":{"name":"one","uid":"x"}}`, "", 409, `Operation cannot be fulfilled on configmaps \"one\": StorageError: invalid object, Code: 4, Key: /registry/configmaps/default/one, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: x, UID in object meta: `},
 		{"UID of what is not there any more", "PUT", maps + "/none", `{"metadata":{"name":"none","uid":"x"}}`, "", 409, `AdditionalErrorMsg: Precondition failed: UID in precondition: x, UID in object meta: "`},
@@ -101,7 +101,7 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 		{"unknown field selector of pods", "GET", "/api/v1/pods?fieldSelector=spec.x%3D1", "", "", 400, `field label not supported: spec.x`},
 		{"bad limit", "GET", maps + "?limit=many", "", "", 400, `strconv.ParseInt: parsing \"many\": invalid syntax`},
 		{"bad continue token", "GET", maps + "?continue=xx&limit=1", "", "", 400, `continue key is not valid`},
-		{"bad resourceVersion", "GET", maps + "?resourceVersion=abc", "", "", 400, `resourceVersion: Invalid value: \"abc\"`},
+		{"bad resourceVersion", "GET", maps + "?resourceVersion=abc", "", "", 400, `"invalid resource version: resourceVersion: Invalid value: \"abc\"`},
 		{"resourceVersionMatch alone", "GET", maps + "?resourceVersionMatch=Exact", "", "", 422, `resourceVersionMatch is forbidden unless resourceVersion is provided`},
 		{"a list of one name that is narrowed to another", "GET", "/api/v1/watch/namespaces/default/configmaps/one?fieldSelector=metadata.namespace%3Dx", "", "", 400, `fieldSelector metadata.name doesn't match requested name`},
 		{"a table with something else", "GET", maps + "?includeObject=All", "", "Accept: application/json;as=Table;v=v1;g=meta.k8s.io", 400, `Unable to convert to Table as requested: includeObject: Invalid value: \"All\": must be 'Metadata', 'Object', 'None', or empty`},
@@ -125,6 +125,51 @@ func TestBadInputIsRefusedInUpstreamsWords(t *testing.T) {
 	}
 }
 
+// TestFormsNamesAndPathsThatAreNotThereAreRefusedInUpstreamsWords lists what was found by comparing
+// answers with those of upstream's library.
+func TestFormsNamesAndPathsThatAreNotThereAreRefusedInUpstreamsWords(t *testing.T) {
+	f := newFixture(t)
+	const maps, deploy = "/api/v1/namespaces/default/configmaps", "/apis/apps/v1/namespaces/default/deployments"
+	f.must(201, "POST", maps, cm)
+	refuses(t, f, []bad{
+		{"protobuf of nothing", "POST", maps, "k8s\x00", "Content-Type: application/vnd.kubernetes.protobuf", 400, `: empty body (6b387300)`},
+		{"empty protobuf", "POST", maps, "", "Content-Type: application/vnd.kubernetes.protobuf", 400, `: empty data (`},
+		{"another version that there is", "POST", "/apis/apps/v1beta2/namespaces/default/deployments", `{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":"x"}}`, "", 400, `the API version in the data (apps/v1) does not match the expected API version (apps/v1beta2)`},
+		{"a version that is none", "POST", maps, `{"kind":"ConfigMap","apiVersion":"a/b/c","metadata":{"name":"x"}}`, "", 400, `the object provided is unrecognized (must be of type ConfigMap): unexpected GroupVersion string: a/b/c (`},
+		{"no object", "POST", maps, `[]`, "", 400, `json: cannot unmarshal array into Go value of type struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string`},
+		{"a list of the kind", "POST", maps, `{"kind":"ConfigMapList","apiVersion":"v1","items":[]}`, "", 400, `converting (v1.ConfigMapList) to (core.ConfigMap): unknown conversion`},
+		{"a Status", "POST", maps, `{"kind":"Status","apiVersion":"v1"}`, "", 400, `converting (v1.Status) to (core.ConfigMap): unknown conversion`},
+		{"options", "POST", deploy, `{"kind":"DeleteOptions","apiVersion":"apps/v1"}`, "", 400, `converting (v1.DeleteOptions) to (apps.Deployment): unknown conversion`},
+		{"media type that is none", "POST", maps, cm, "Content-Type: ;;", 415, `the body of the request was in an unknown format`},
+		{"list in an unknown media type", "GET", maps, "", "Accept: application/xml", 406, `representations: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",`},
+		{"answer in an unknown form", "GET", maps, "", "Accept: application/json;as=Chart;v=v1;g=meta.k8s.io", 406, `"message": "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",`},
+		{"answer of a group without a kind", "GET", maps, "", "Accept: application/json;v=v1;g=meta.k8s.io", 406, `only the following media types are accepted`},
+		{"answer as another stream", "GET", maps, "", "Accept: application/json;stream=tail", 406, `only the following media types are accepted`},
+		{"one's metadata of a list", "GET", maps, "", "Accept: application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", 406, `you requested PartialObjectMetadata, but the requested object is a list (*core.ConfigMapList)`},
+		{"a list's metadata of one", "GET", maps + "/one", "", "Accept: application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", 406, `you requested PartialObjectMetadataList, but the requested object is not a list (*core.ConfigMap)`},
+		{"version in an unknown media type", "GET", "/version", "", "Accept: application/yaml", 406, "Available representations: application/json"},
+		{"group in an unknown media type", "GET", "/apis/apps", "", "Accept: text/html", 406, "406: Not Acceptable"},
+		{"what is not there in YAML", "GET", maps + "/none", "", "Accept: application/yaml", 404, "message: configmaps \"none\" not found\n"},
+		{"what is not there as a table alone", "GET", maps + "/none", "", "Accept: application/json;as=Table;v=v1;g=meta.k8s.io", 404, `"message": "configmaps \"none\" not found",`},
+		{"PUT without a name", "PUT", maps + "/one", `{}`, "", 400, `the name of the object (one based on URL) was undeterminable: name must be provided`},
+		{"PUT of a Scale without a name", "PUT", deploy + "/one/scale", `{"spec":{"replicas":2}}`, "", 400, `the name of the object (one based on URL) was undeterminable: name must be provided`},
+		{"PATCH that takes the name", "PATCH", maps + "/one", `{"metadata":{"name":null}}`, "Content-Type: application/merge-patch+json", 400, `the name of the object (one based on URL) was undeterminable: name must be provided`},
+		{"apply of what is new without a name", "PATCH", maps + "/new?fieldManager=m", `{"kind":"ConfigMap","apiVersion":"v1"}`, "Content-Type: application/apply-patch+yaml", 400, `the name of the object (new based on URL) was undeterminable: name must be provided`},
+		{"apply of nothing", "PATCH", maps + "/one?fieldManager=m", ``, "Content-Type: application/apply-patch+yaml", 400, `invalid object type: /, Kind=`},
+		{"apply of a list", "PATCH", maps + "/one?fieldManager=m", `[]`, "Content-Type: application/apply-patch+yaml", 400, `error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type map[string]interface {}`},
+		{"a name that is none", "GET", maps + "/..", "", "", 400, `Name parameter invalid: \"..\": may not be '..'`},
+		{"DELETE of a name that is none", "DELETE", maps + "/a%25b", "", "", 400, `Name parameter invalid: \"a%b\": may not contain '%'`},
+		{"two bad options", "POST", maps + "?dryRun=Some&fieldManager=" + strings.Repeat("m", 129), cm, "", 422, `invalid: [fieldManager: Too long: may not be more than 128 bytes, dryRun: Unsupported value: [\"Some\"]`},
+		{"watch that goes on", "GET", maps + "?watch=1&continue=x", "", "", 422, `resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided`},
+		{"unknown version", "GET", "/apis/apps/v9/things", "", "", 404, `the server could not find the requested resource`},
+		{"unknown version without a resource", "GET", "/apis/apps/v9", "", "", 404, `the server could not find the requested resource`},
+		{"unknown version of the first group", "GET", "/api/v2/pods", "", "", 404, `the server could not find the requested resource`},
+		{"POST to an unknown version", "POST", "/apis/apps/v9", "{}", "", 404, `the server could not find the requested resource`},
+		{"POST to an unknown group", "POST", "/apis/none.example.com", "{}", "", 404, "404 page not found"},
+		{"POST to the version", "POST", "/version", "{}", "", 405, `the server does not allow this method on the requested resource`},
+	})
+}
+
 func TestBadPatchesAreRefusedInUpstreamsWords(t *testing.T) {
 	f := newFixture(t)
 	const maps, deploy = "/api/v1/namespaces/default/configmaps", "/apis/apps/v1/namespaces/default/deployments"
@@ -146,7 +191,11 @@ func TestBadPatchesAreRefusedInUpstreamsWords(t *testing.T) {
 		{"another kind of a Scale", "PATCH", deploy + "/d/scale", `{"kind":"Deployment"}`, "Content-Type: application/merge-patch+json", 422, `no kind \"Deployment\" is registered for version \"autoscaling/v1\" in scheme`},
 		{"JSON patch that grows without end", "PATCH", maps + "/one", doubling, "Content-Type: application/json-patch+json", 422, `the server rejected our request due to an error in our request`},
 		{"malformed merge patch", "PATCH", maps + "/one", `[`, "Content-Type: application/merge-patch+json", 400, `invalid JSON patch`},
-		{"malformed JSON patch", "PATCH", maps + "/one", `{}`, "Content-Type: application/json-patch+json", 400, `cannot unmarshal object into Go value of type jsonpatch.Patch`},
+		{"malformed JSON patch", "PATCH", maps + "/one", `{}`, "Content-Type: application/json-patch+json", 400, `error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp`},
+		{"malformed JSON patch, read leniently", "PATCH", maps + "/one?fieldValidation=Ignore", `{}`, "Content-Type: application/json-patch+json", 400, `json: cannot unmarshal object into Go value of type jsonpatch.Patch`},
+		{"merge patch of another type", "PATCH", maps + "/one", `{"data":{"a":1}}`, "Content-Type: application/merge-patch+json", 422, `patch: Invalid value: \"{\\\"apiVersion\\\":\\\"v1\\\",\\\"data\\\":{\\\"a\\\":1},\\\"kind\\\":\\\"ConfigMap\\\",`},
+		{"merge patch of an unknown field, strict", "PATCH", maps + "/one?fieldValidation=Strict", `{"dota":1}`, "Content-Type: application/merge-patch+json", 422, `patch: Invalid value: \"{\\\"apiVersion\\\":\\\"v1\\\",\\\"data\\\":{\\\"a\\\":\\\"b\\\"},\\\"dota\\\":1,`},
+		{"strategic merge patch of an unknown field, strict", "PATCH", maps + "/one?fieldValidation=Strict", `{"dota":1}`, "Content-Type: application/strategic-merge-patch+json", 422, `patch: Invalid value: \"map[dota:1]\": strict decoding error: unknown field \"dota\"`},
 		{"JSON patch of a missing path", "PATCH", maps + "/one", `[{"op":"remove","path":"/data/none"}]`, "Content-Type: application/json-patch+json", 422, `the server rejected our request due to an error in our request`},
 		{"apply without a manager", "PATCH", maps + "/one", cm, "Content-Type: application/apply-patch+yaml", 422, `fieldManager: Required value: is required for apply patch`},
 		{"force without apply", "PATCH", maps + "/one?force=true", `{}`, "Content-Type: application/merge-patch+json", 422, `force: Forbidden: may not be specified for non-apply patch`},

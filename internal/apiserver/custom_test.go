@@ -138,13 +138,15 @@ func TestPathsThatKindsAtRunTimeDoNotHaveAreNotThere(t *testing.T) {
 		want               string
 	}{
 		{"GET", widgetsAt + "/one/log", "", 404, `widgets.example.com \"one\" not found`},
-		{"POST", widgetsAt, `{"metadata":{"name":"two"}}`, 400, `"message":"Object 'Kind' is missing in 'unstructured object has no kind'"`},
+		{"POST", widgetsAt, `{"metadata":{"name":"two"}}`, 400, `"message":"the object provided is unrecognized (must be of type Widget): Object 'Kind' is missing in '{\"metadata\":{\"name\":\"two\"}}' ({\"metadata\":{\"name\":\"two\"}})"`},
 		{"POST", widgetsAt, `{"kind":"Widget","metadata":{"name":"two"}}`, 400, `the API version in the data () does not match the expected API version (example.com/v1)`},
-		{"POST", widgetsAt, strings.Replace(widget("two", ""), "Widget", "Gadget", 1), 422, `Widget.example.com \"two\" is invalid: kind: Invalid value: \"Gadget\": must be Widget`},
+		{"POST", widgetsAt, strings.Replace(widget("two", ""), "Widget", "Gadget", 1), 422, `Gadget.example.com \"two\" is invalid: kind: Invalid value: \"Gadget\": must be Widget`},
 		{"PUT", widgetsAt + "/one", widget("one", ""), 422, `widgets.example.com \"one\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update`},
 		{"PUT", widgetsAt + "/one/status", widget("one", ""), 422, `widgets.example.com \"one\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update`},
 		{"PUT", widgetsAt + "/one/scale", `{"metadata":{"name":"one"},"spec":{"replicas":2}}`, 200, `"spec":{"replicas":2}`},
-		{"PATCH", widgetsAt + "/one", `{"kind":"Gadget"}`, 422, `Widget.example.com \"one\" is invalid: kind: Invalid value: \"Gadget\": must be Widget`},
+		{"PUT", widgetsAt, widget("one", ""), 400, `"message":"name must be provided"`},
+		{"OPTIONS", widgetsAt, "", 405, `"message":" is not supported on resources of kind \"widgets.example.com\""`},
+		{"PATCH", widgetsAt + "/one", `{"kind":"Gadget"}`, 422, `Gadget.example.com \"one\" is invalid: kind: Invalid value: \"Gadget\": must be Widget`},
 		{"PATCH", widgetsAt + "/one", `{"apiVersion":"example.com/v2"}`, 422, `Widget.example.com \"one\" is invalid: apiVersion: Invalid value: \"example.com/v2\": must be example.com/v1`},
 	} {
 		header := "Content-Type: application/json"

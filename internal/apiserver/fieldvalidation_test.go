@@ -117,7 +117,7 @@ func TestApplyRefusesFieldsThatTheSchemaLacks(t *testing.T) {
 	doc := strings.NewReplacer("NAME}", "d, unknownMeta: x}", "  paused: false\n", "  anotherField: 2\n", "        imagePullPolicy: Never\n", "").Replace(careless)
 	for _, level := range []string{"Strict", "Warn", "Ignore"} {
 		got := decoded[metav1.Status](t, f.must(400, "PATCH", path+level, doc, applyPatch)).Message
-		const want = "failed to create typed patch object (default/d; apps/v1, Kind=Deployment): errors:\n" +
+		const want = "failed to create typed patch object (/d; apps/v1, Kind=Deployment): errors:\n" +
 			"  .metadata.unknownMeta: field not declared in schema\n  .spec.anotherField: field not declared in schema\n" +
 			"  .spec.template.spec.containers[name=\"c\"].oddThing: field not declared in schema\n  .spec.unknownField: field not declared in schema"
 		if got != want {

@@ -20,42 +20,63 @@ import (
 
 // serveDiscovery answers /api, /apis and the documents below them.
 func (s *Server) serveDiscovery(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet {
-		w.Header().Set("Allow", http.MethodGet)
-		s.writeError(w, r, refusal.MethodNotAllowed())
-		return
-	}
 	d := s.docs()
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	var serve func()
 	switch {
 	case len(parts) == 1 && parts[0] == "api":
-		s.serveRootDiscovery(w, r, d.Core, &metav1.APIVersions{
-			Versions:                   []string{"v1"},
-			ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: r.Host}},
-		})
+		serve = func() {
+			s.serveRootDiscovery(w, r, d.Core, &metav1.APIVersions{
+				Versions:                   []string{"v1"},
+				ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: r.Host}},
+			})
+		}
 	case len(parts) == 1:
-		s.serveRootDiscovery(w, r, d.Named, d.Groups)
+		serve = func() { s.serveRootDiscovery(w, r, d.Named, d.Groups) }
 	case parts[0] == "api" && len(parts) == 2 && d.Resources[schema.GroupVersion{Version: parts[1]}] != nil:
-		s.serveDoc(w, r, "APIResourceList", d.Resources[schema.GroupVersion{Version: parts[1]}])
+		serve = func() { s.serveDoc(w, r, bare("APIResourceList"), d.Resources[schema.GroupVersion{Version: parts[1]}]) }
 	case parts[0] == "apis" && len(parts) == 2 && d.ByGroup[parts[1]] != nil:
-		s.serveDoc(w, r, "APIGroup", d.ByGroup[parts[1]])
+		serve = func() { s.serveDoc(w, r, metaV1("APIGroup"), d.ByGroup[parts[1]]) }
 	case parts[0] == "apis" && len(parts) == 3 && d.Resources[schema.GroupVersion{Group: parts[1], Version: parts[2]}] != nil:
-		s.serveDoc(w, r, "APIResourceList", d.Resources[schema.GroupVersion{Group: parts[1], Version: parts[2]}])
+		gvk := metaV1("APIResourceList")
+		if parts[1] == "extensions" {
+			gvk = bare("APIResourceList")
+		}
+		serve = func() { s.serveDoc(w, r, gvk, d.Resources[schema.GroupVersion{Group: parts[1], Version: parts[2]}]) }
+	}
+	switch {
+	case serve == nil && parts[0] == "api":
+		s.serveMissing(w, r, "")
+	case serve == nil:
+		s.serveMissing(w, r, parts[1])
+	case r.Method != http.MethodGet:
+		w.Header().Set("Allow", http.MethodGet)
+		s.writeError(w, r, refusal.MethodNotAllowed())
 	default:
-		http.NotFound(w, r)
+		serve()
 	}
 }
 
-// serveDoc answers with a document of meta/v1, which have the version "v1".
-func (s *Server) serveDoc(w http.ResponseWriter, r *http.Request, kind string, doc runtime.Object) {
+// metaV1 is a kind of documents as most of them say it.
+func metaV1(kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Version: "v1", Kind: kind}
+}
+
+// bare is a kind of documents that are as old as clients that do not want to see a version in them.
+func bare(kind string) schema.GroupVersionKind { return schema.GroupVersionKind{Kind: kind} }
+
+// serveDoc answers with a document of meta/v1.
+func (s *Server) serveDoc(w http.ResponseWriter, r *http.Request, gvk schema.GroupVersionKind, doc runtime.Object) {
 	a, err := request.Negotiate(r, request.Allowed{})
 	if err == nil {
 		var body []byte
-		body, err = served.AppendAny(nil, a.Media, schema.GroupVersionKind{Version: "v1", Kind: kind}, doc)
+		body, err = served.AppendAny(nil, a.Media, gvk, doc)
 		if err == nil {
 			answer.Send(w, http.StatusOK, a, body)
 			return
 		}
+	} else if !request.Named(r.Header.Get("Accept"), request.Types...) {
+		err = refusal.NoRepresentation(request.Types)
 	}
 	s.writeError(w, r, err)
 }
@@ -66,11 +87,11 @@ func (s *Server) serveRootDiscovery(w http.ResponseWriter, r *http.Request, all 
 	w.Header().Set("Vary", "Accept")
 	version, m, ok := wantsAggregated(r.Header.Get("Accept"))
 	if !ok {
-		kind := "APIGroupList"
+		gvk := metaV1("APIGroupList")
 		if _, core := classic.(*metav1.APIVersions); core {
-			kind = "APIVersions"
+			gvk = bare("APIVersions")
 		}
-		s.serveDoc(w, r, kind, classic)
+		s.serveDoc(w, r, gvk, classic)
 		return
 	}
 	gvk := schema.GroupVersionKind{Group: "apidiscovery.k8s.io", Version: version, Kind: "APIGroupDiscoveryList"}
@@ -86,6 +107,7 @@ func (s *Server) serveRootDiscovery(w http.ResponseWriter, r *http.Request, all 
 	etag := fmt.Sprintf("%q", fmt.Sprintf("%X", sha512.Sum512(body)))
 	w.Header().Set("Content-Type", kind+";g=apidiscovery.k8s.io;v="+version+";as=APIGroupDiscoveryList")
 	w.Header().Set("ETag", etag)
+	w.Header().Set("Cache-Control", "public")
 	if r.Header.Get("If-None-Match") == etag {
 		w.WriteHeader(http.StatusNotModified)
 		return

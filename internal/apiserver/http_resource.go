@@ -3,6 +3,7 @@ package apiserver
 import (
 	"cmp"
 	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,7 +31,7 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request, in *reque
 	t := s.routes.Load()
 	res := t.lookup(in.Group, in.Version, in.Plural)
 	if res == nil || s.yields(t, in.Group) || isMisplaced(res, in) {
-		s.serveUnknown(w, r, t, in)
+		s.serveUnknown(w, r, in)
 		return
 	}
 	st := stateOf(r)
@@ -127,15 +128,18 @@ func isMisplaced(res *served.Resource, in *request.Info) bool {
 	return in.Namespace == "" && in.Verb != "list" && in.Verb != "watch"
 }
 
-// serveUnknown answers for a resource that is not here: with a Status where built-in resources are
-// served, and in plain text where nothing is, or only kinds that are known at run time.
-func (s *Server) serveUnknown(w http.ResponseWriter, r *http.Request, t *routes, in *request.Info) {
+// serveUnknown answers for a resource that is not here.
+func (s *Server) serveUnknown(w http.ResponseWriter, r *http.Request, in *request.Info) {
 	s.noteOff(r, in)
-	for _, res := range t.groups[in.Group][in.Version] {
-		if res.Def.Dynamic == nil {
-			s.writeError(w, r, refusal.NotFound())
-			return
-		}
+	s.serveMissing(w, r, in.Group)
+}
+
+// serveMissing answers for what is not here of a group: with a Status where it has built-in resources,
+// and in plain text where nothing is, or only kinds that are known at run time.
+func (s *Server) serveMissing(w http.ResponseWriter, r *http.Request, group string) {
+	if group == "" || s.routes.Load().builtIn(group) {
+		s.writeError(w, r, refusal.NotFound())
+		return
 	}
 	http.NotFound(w, r)
 }
@@ -144,8 +148,20 @@ func (s *Server) serveUnknown(w http.ResponseWriter, r *http.Request, t *routes,
 // been answered then.
 func (p *exchange) negotiate(can request.Allowed) (ok bool) {
 	a, err := request.Negotiate(p.R, can)
-	if err != nil && can.Stream {
-		err = refusal.NotAcceptable(request.StreamTypes)
+	switch built := p.Call.Resource.Def.Dynamic == nil; {
+	case err != nil && built && !request.Named(p.R.Header.Get("Accept"), request.Types...):
+		types := request.Types
+		if can.List || can.Stream { // which have the same paths
+			types = slices.Concat(types, request.StreamTypes)
+		}
+		err = refusal.NoRepresentation(types)
+	case err != nil && can.Stream:
+		can.Stream = false
+		if _, other := request.Negotiate(p.R, can); other == nil { // all but that it is a stream
+			err = refusal.NotAcceptable(request.StreamTypes)
+		}
+	case err == nil && a.Shape == request.Metadata && a.List != can.List:
+		err = refusal.OtherShape(call.GoType(p.Call.Resource.GVK, built), can.List)
 	}
 	if err != nil {
 		p.Fail(err)

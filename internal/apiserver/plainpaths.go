@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
+	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/node"
@@ -28,10 +29,16 @@ func (s *Server) plainPaths() http.Handler {
 		mux.HandleFunc(obs.VerbosityPath, s.serveVerbosity)
 	}
 	s.serveFlows(mux)
-	mux.Handle("GET /metrics", obs.MetricsHandler(s.o.Registry, s.log))
+	mux.Handle("/metrics", obs.MetricsHandler(s.o.Registry, s.log))
 	mux.Handle("GET /metrics/slis", s.o.Health.SLIs(s.log))
 	for _, path := range withSlash("/version") {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.o.Serving.Emulation.Level.Info()) })
+		mux.HandleFunc(path, s.onlyGet(func(w http.ResponseWriter, r *http.Request) {
+			if !request.Named(r.Header.Get("Accept"), request.JSON) {
+				s.writeError(w, r, refusal.NoRepresentation([]string{request.JSON}))
+				return
+			}
+			writeJSON(w, s.o.Serving.Emulation.Level.Info())
+		}))
 	}
 	pages := s.pages()
 	for _, path := range withSlash("/statusz") {
@@ -47,10 +54,10 @@ func (s *Server) plainPaths() http.Handler {
 	mux.HandleFunc("GET /openapi/", s.serveOpenAPI)
 	if s.o.Tokens != nil && s.o.Tokens.Publishes() {
 		for _, path := range withSlash("/.well-known/openid-configuration") {
-			mux.HandleFunc("GET "+path, s.serveDocument("application/json", s.o.Tokens.Discovery))
+			mux.HandleFunc(path, s.onlyGet(s.serveDocument("application/json", s.o.Tokens.Discovery)))
 		}
 		for _, path := range withSlash(authn.KeySetPath) {
-			mux.HandleFunc("GET "+path, s.serveDocument("application/jwk-set+json", s.o.Tokens.KeySet))
+			mux.HandleFunc(path, s.onlyGet(s.serveDocument("application/jwk-set+json", s.o.Tokens.KeySet)))
 		}
 	}
 	if s.o.Tunnels != nil {
@@ -60,7 +67,7 @@ func (s *Server) plainPaths() http.Handler {
 	for pattern, answer := range s.o.Plain {
 		mux.HandleFunc(pattern, s.servePlain(answer))
 	}
-	mux.HandleFunc("GET /{$}", s.serveRoot)
+	mux.HandleFunc("/{$}", s.serveRoot)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		http.NotFound(w, r)
@@ -86,6 +93,18 @@ func (s *Server) addChecks() {
 // withSlash are the patterns of a path that may end in a slash: OpenAPI documents
 // name those that way.
 func withSlash(path string) []string { return []string{path, path + "/{$}"} }
+
+// onlyGet refuses all methods but GET.
+func (s *Server) onlyGet(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			w.Header().Set("Allow", http.MethodGet)
+			s.writeError(w, r, refusal.MethodNotAllowed())
+			return
+		}
+		serve(w, r)
+	}
+}
 
 // serveTunnel takes the connection that a node's agent keeps to this server. The
 // agent alone may open it, whatever others may do: who has it answers in the name

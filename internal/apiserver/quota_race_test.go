@@ -127,7 +127,7 @@ func chargeNotForFailures(t *testing.T) {
 	f.must(http.StatusUnprocessableEntity, "POST", "/api/v1/namespaces/team/configmaps", `{"metadata":{"name":"A"}}`)
 	f.must(http.StatusCreated, "POST", "/api/v1/namespaces/team/configmaps?dryRun=All", `{"metadata":{"name":"b"}}`)
 	f.must(http.StatusOK, "PUT", "/api/v1/namespaces/team/configmaps/a", `{"metadata":{"name":"a"},"data":{"k":"v"}}`)
-	f.must(http.StatusCreated, "PATCH", "/api/v1/namespaces/team/configmaps/b?fieldManager=m", `{"apiVersion":"v1","kind":"ConfigMap"}`, "Content-Type: application/apply-patch+yaml")
+	f.must(http.StatusCreated, "PATCH", "/api/v1/namespaces/team/configmaps/b?fieldManager=m", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"}}`, "Content-Type: application/apply-patch+yaml")
 	const want = `"message":"configmaps \"c\" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=2, limited: configmaps=2"`
 	for _, path := range []string{"/api/v1/namespaces/team/configmaps", "/api/v1/namespaces/team/configmaps?dryRun=All"} {
 		if got := f.must(http.StatusForbidden, "POST", path, `{"metadata":{"name":"c"}}`); !strings.Contains(got, want) {

@@ -107,3 +107,15 @@ func (o *Options) enabled(d *resource.Def, gv schema.GroupVersion, v *resource.V
 func (t *routes) lookup(group, version, plural string) *served.Resource {
 	return t.groups[group][version][plural]
 }
+
+// builtIn reports whether a group has resources that are built in, at any version.
+func (t *routes) builtIn(group string) bool {
+	for _, plurals := range t.groups[group] {
+		for _, res := range plurals {
+			if res.Def.Dynamic == nil {
+				return true
+			}
+		}
+	}
+	return false
+}

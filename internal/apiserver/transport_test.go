@@ -44,6 +44,8 @@ var onMemoryOnly = map[string]string{
 	"TestEventsBodiesAndTheStoreAreCounted":              "needs virtual time",
 	"TestGracePeriodsAreShortenedToWhatIsLeftOfThem":     "needs virtual time",
 	"TestServerTellsItsStatus":                           "asks nothing of a store",
+	"TestDocumentsAsOldAsTheirClientsHaveNoVersion":      "asks nothing of a store",
+	"TestPathsOfHealthTakeAnyMethod":                     "asks nothing of a store",
 	"TestServerTellsWhatItWasTold":                       "asks nothing of a store",
 	"TestIssuersThatHaveAnAddressPublishTheirKeys":       "asks nothing of a store",
 	"TestServingThatCannotBeIsRefused":                   "asks nothing of a store",
@@ -158,6 +160,7 @@ func onEtcdToo() map[string]func(t *testing.T) {
 	}
 	maps.Copy(list, ownStoreOnEtcd())
 	maps.Copy(list, auditOnEtcd())
+	maps.Copy(list, rulesOnEtcd())
 	maps.Copy(list, customOnEtcd())
 	return list
 }
@@ -176,6 +179,17 @@ func auditOnEtcd() map[string]func(t *testing.T) {
 	}
 }
 
+// rulesOnEtcd are those of what is refused of all kinds, and in which forms answers are.
+func rulesOnEtcd() map[string]func(t *testing.T) {
+	return map[string]func(t *testing.T){
+		"TestAnswersTakeTheFormThatIsAskedFor":                            TestAnswersTakeTheFormThatIsAskedFor,
+		"TestUpdatesOfSomeKindsNeedARevision":                             TestUpdatesOfSomeKindsNeedARevision,
+		"TestListsOfWhatIsDeletedSayFromWhen":                             TestListsOfWhatIsDeletedSayFromWhen,
+		"TestWhatIsTheSystemsHasNoManager":                                TestWhatIsTheSystemsHasNoManager,
+		"TestFormsNamesAndPathsThatAreNotThereAreRefusedInUpstreamsWords": TestFormsNamesAndPathsThatAreNotThereAreRefusedInUpstreamsWords,
+	}
+}
+
 // ownStoreOnEtcd are those of a server that has its store to itself.
 func ownStoreOnEtcd() map[string]func(t *testing.T) {
 	return map[string]func(t *testing.T){
@@ -183,7 +197,6 @@ func ownStoreOnEtcd() map[string]func(t *testing.T) {
 		"TestBadPatchesAreRefusedInUpstreamsWords":             TestBadPatchesAreRefusedInUpstreamsWords,
 		"TestRefusedMethodsNameThoseThatThereAre":              TestRefusedMethodsNameThoseThatThereAre,
 		"TestUnknownFieldsAreWarnedOf":                         TestUnknownFieldsAreWarnedOf,
-		"TestUpdatesOfSomeKindsNeedARevision":                  TestUpdatesOfSomeKindsNeedARevision,
 		"TestLegacyVersionsAnswerWithAWarning":                 TestLegacyVersionsAnswerWithAWarning,
 		"TestRuntimeConfigTurnsVersionsAndResourcesOff":        TestRuntimeConfigTurnsVersionsAndResourcesOff,
 		"TestAlphaVersionsAreServedOnlyWhenAskedFor":           TestAlphaVersionsAreServedOnlyWhenAskedFor,

@@ -4,8 +4,10 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -89,10 +91,14 @@ func (s *Server) gate(c *call.Call, sub string) (*verb, error) {
 	switch h := c.Handler(); {
 	case s.handlers.tunnels[h] != nil && (c.Has(c.Verb) || c.Has("update") && c.Verb == ""):
 		return connects, nil // what may be updated is reached by OPTIONS, too
-	case !c.Has(c.Verb) && c.Sub != nil && c.Resource.Def.Dynamic != nil:
-		return nil, apierrors.NewMethodNotSupported(c.Resource.Def.GroupResource(), c.Verb)
+	case !c.Has(c.Verb) && c.Resource.Def.Dynamic != nil:
+		return nil, unsupported(c)
+	case c.Name == "" && (c.Verb == "update" || c.Verb == "patch") && c.Resource.Def.Dynamic != nil:
+		return nil, refusal.BadRequest("name must be provided")
 	case !c.Has(c.Verb), sub == "" && misplaced(c):
 		return nil, refusal.MethodNotAllowed()
+	case c.Name != "" && c.Verb != "list" && c.Verb != "watch" && len(path.IsValidPathSegmentName(c.Name)) > 0:
+		return nil, refusal.BadRequest("Name parameter invalid: %q: %s", c.Name, strings.Join(path.IsValidPathSegmentName(c.Name), ";"))
 	case h != resource.Generic && c.Verb == "get":
 		return asks, nil
 	case h != resource.Generic:
@@ -100,6 +106,16 @@ func (s *Server) gate(c *call.Call, sub string) (*verb, error) {
 	default:
 		return verbs[c.Verb], nil
 	}
+}
+
+// unsupported answers a verb that a kind does not have that is known at run time only. What it lacks
+// of all verbs it lacks because its definition goes.
+func unsupported(c *call.Call) error {
+	err := apierrors.NewMethodNotSupported(c.Resource.Def.GroupResource(), c.Verb)
+	if c.Sub == nil && c.Verb == "create" {
+		err.ErrStatus.Message = "create not allowed while custom resource definition is terminating"
+	}
+	return err
 }
 
 // fit holds the namespace and name of the call against the resource's scope.
@@ -262,7 +278,7 @@ func (s *Server) runDeleteCollection(ctx context.Context, c *call.Call) (outcome
 	if found.Items, err = c.Resource.View(ctx, found.Items); err != nil {
 		return outcome{}, err
 	}
-	return outcome{page: &read.Page{Items: found.Items}}, nil
+	return outcome{page: &read.Page{Items: found.Items, Meta: metav1.ListMeta{ResourceVersion: found.Meta.ResourceVersion}}}, nil
 }
 
 func (s *Server) runAction(ctx context.Context, c *call.Call) (outcome, error) {

@@ -147,9 +147,6 @@ func (v *Version) normalize(o *Object) {
 
 func (v *Version) validate(ctx context.Context, obj, old resource.Object, sub string, errs *resource.Errors) {
 	o := obj.(*Object)
-	if sub == "scale" {
-		errs.NonNegative("spec.replicas", v.Scale.replicas(o))
-	}
 	if v.Validate == nil {
 		return
 	}

@@ -114,8 +114,8 @@ func (h *Health) Install(mux *http.ServeMux, endpoints ...string) {
 	}
 	for _, endpoint := range endpoints {
 		ready := endpoint == "readyz"
-		mux.HandleFunc("GET /"+endpoint, func(w http.ResponseWriter, r *http.Request) { h.serveAll(w, r, endpoint, ready) })
-		mux.HandleFunc("GET /"+endpoint+"/{check...}", func(w http.ResponseWriter, r *http.Request) { h.serveOne(w, r, endpoint) })
+		mux.HandleFunc("/"+endpoint, func(w http.ResponseWriter, r *http.Request) { h.serveAll(w, r, endpoint, ready) })
+		mux.HandleFunc("/"+endpoint+"/{check...}", func(w http.ResponseWriter, r *http.Request) { h.serveOne(w, r, endpoint) })
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -63,6 +64,7 @@ func MetricsHandler(from prometheus.Gatherer, log *slog.Logger) http.Handler {
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelError),
 		ErrorHandling:     promhttp.ContinueOnError,
 		EnableOpenMetrics: true,
+		ProcessStartTime:  time.Now(), // near enough: handlers are made when a process starts
 	})
 }
 

@@ -113,8 +113,13 @@ func IsProto(data []byte) bool { return len(data) >= len(magic) && string(data[:
 
 // OpenProto takes a document out of its envelope. raw shares data's memory.
 func OpenProto(data []byte) (meta runtime.TypeMeta, raw []byte, err error) {
-	if !IsProto(data) {
+	switch {
+	case len(data) == 0:
+		return meta, nil, errors.New("empty data")
+	case !IsProto(data):
 		return meta, nil, ErrNotProto
+	case len(data) == len(magic):
+		return meta, nil, errors.New("empty body")
 	}
 	var u runtime.Unknown
 	if err := u.Unmarshal(data[len(magic):]); err != nil {

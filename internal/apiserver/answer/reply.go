@@ -128,6 +128,9 @@ func (p *Reply) Part(code int, obj runtime.Object) {
 	shown, ok := obj.(resource.Object)
 	switch {
 	case !gvk.Empty(): // a Status
+	case ok && p.Accept.Shape == request.Metadata:
+		p.Item(code, read.NewItem(shown, 0))
+		return
 	case ok && (sameType(shown, p.Call.Resource.Def) || p.Accept.Shape == request.Table && len(p.Call.Columns()) > 0):
 		p.Item(code, read.NewItem(shown, 0))
 		return
@@ -273,7 +276,7 @@ var methods = []struct{ method, object, collection string }{
 }
 
 // Error answers with the Status of an error, in the media type that the
-// client accepts.
+// client accepts, and in indented JSON if it is none of an object as it is.
 func Error(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger) {
 	status := refusal.Status(err)
 	if status.Code == http.StatusInternalServerError {
@@ -282,9 +285,9 @@ func Error(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger) 
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
 	}
-	a, bad := request.Negotiate(r, request.Allowed{Stream: true})
-	if bad != nil {
-		a = request.Accept{Pretty: request.WantsPretty(r)}
+	a, bad := request.Negotiate(r, request.Allowed{})
+	if bad != nil { // what nobody has asked for may be read by a person
+		a = request.Accept{Pretty: true}
 	}
 	body, encodeErr := served.AppendAny(nil, a.Media, statusGVK, status)
 	if encodeErr != nil {

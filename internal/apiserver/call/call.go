@@ -176,6 +176,15 @@ func (c *Call) FitNamespace(obj metav1.Object) error {
 	return nil
 }
 
+// RequireName is FitName for what a client says an object is to be: it must have its name.
+func (c *Call) RequireName(obj metav1.Object) error {
+	given := obj.GetName()
+	if err := c.FitName(obj); err != nil || given != "" {
+		return err
+	}
+	return refusal.BadRequest("the name of the object (%s based on URL) was undeterminable: name must be provided", c.Name)
+}
+
 // FitName refuses an object that is not the one the request names, and fills
 // in what it leaves open.
 func (c *Call) FitName(obj metav1.Object) error {

@@ -137,7 +137,7 @@ func (d Document) decodeProto(into runtime.Object) error {
 // run time only documents must say what they are.
 func (d Document) checkKind(into runtime.Object, want schema.GroupVersionKind, err error) error {
 	got := into.GetObjectKind().GroupVersionKind()
-	if err != nil {
+	if err != nil || got.Version == "" { // which it may not have, or may not be one
 		meta, unreadable := d.typeMeta()
 		if unreadable != nil {
 			return refusal.BadRequest("the object provided is unrecognized (must be of type %s): %v (%s)", want.Kind, unreadable, summary(d.Body))
@@ -146,7 +146,7 @@ func (d Document) checkKind(into runtime.Object, want schema.GroupVersionKind, e
 	}
 	_, dynamic := into.(resource.Document)
 	if dynamic && got.Kind == "" {
-		return refusal.BadRequest("Object 'Kind' is missing in 'unstructured object has no kind'")
+		return refusal.BadRequest("the object provided is unrecognized (must be of type %s): Object 'Kind' is missing in '%s' (%s)", want.Kind, d.Body, summary(d.Body))
 	}
 	if got.Kind == "" {
 		got.Kind = want.Kind
@@ -157,7 +157,7 @@ func (d Document) checkKind(into runtime.Object, want schema.GroupVersionKind, e
 	switch {
 	case got.Kind != want.Kind && dynamic && err == nil && got.GroupVersion() == want.GroupVersion():
 		return OtherKind(into.(metav1.Object).GetName(), got, want)
-	case got.Kind != want.Kind && !dynamic:
+	case !dynamic && (got.Kind != want.Kind || got.GroupVersion() != want.GroupVersion() && !builtIn()[got]):
 		return refusal.BadRequest("%s in version %q cannot be handled as a %s: %s", got.Kind, got.Version, want.Kind, Mismatch(got, want))
 	case got.GroupVersion() != want.GroupVersion():
 		return refusal.BadRequest("the API version in the data (%s) does not match the expected API version (%s)", got.GroupVersion(), want.GroupVersion())
@@ -178,7 +178,7 @@ func (d Document) Accepted(b *resource.Body) schema.GroupVersionKind {
 	return served.BodyGVK(b)
 }
 
-// typeMeta reads just kind and apiVersion.
+// typeMeta reads just kind and apiVersion, which must be one if it is given.
 func (d Document) typeMeta() (meta metav1.TypeMeta, err error) {
 	switch d.Type {
 	case request.Proto:
@@ -191,10 +191,15 @@ func (d Document) typeMeta() (meta metav1.TypeMeta, err error) {
 		}
 		d.Body = doc
 	}
-	if err := json.Unmarshal(d.Body, &meta); err != nil {
+	var found struct { // without a name, as upstream's errors have it
+		APIVersion string `json:"apiVersion,omitempty"`
+		Kind       string `json:"kind,omitempty"`
+	}
+	if err := json.Unmarshal(d.Body, &found); err != nil {
 		return meta, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
 	}
-	return meta, nil
+	_, err = schema.ParseGroupVersion(found.APIVersion)
+	return metav1.TypeMeta{Kind: found.Kind, APIVersion: found.APIVersion}, err
 }
 
 // summary shows the start of a body that could not be read.
@@ -294,6 +299,3 @@ func (d Document) noOptions(why error) error {
 	}
 	return refusal.BadRequest("%v", why)
 }
-
-// ErrNoBody says that a request needs a body.
-var ErrNoBody = errors.New("request body is empty")

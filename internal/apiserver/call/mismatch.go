@@ -20,7 +20,15 @@ func Mismatch(got, want schema.GroupVersionKind) string {
 	if !builtIn()[got] {
 		return fmt.Sprintf("no kind %q is registered for version %q in scheme %q", got.Kind, got.GroupVersion(), legacyScheme)
 	}
-	return fmt.Sprintf("converting (%s.%s) to (%s.%s): unknown conversion", got.Version, got.Kind, packageOf(want), want.Kind)
+	return fmt.Sprintf("converting (%s.%s) to (%s): unknown conversion", got.Version, got.Kind, GoType(want, true))
+}
+
+// GoType is what upstream's errors call the type of a kind in its memory.
+func GoType(of schema.GroupVersionKind, builtIn bool) string {
+	if !builtIn {
+		return "unstructured.Unstructured"
+	}
+	return packageOf(of) + "." + of.Kind
 }
 
 // OtherKind refuses an object of a kind that is known at run time only and says that it is of another.
@@ -32,7 +40,7 @@ func OtherKind(name string, got, want schema.GroupVersionKind) error {
 	if got.GroupVersion() != want.GroupVersion() {
 		errs = append(errs, field.Invalid(field.NewPath("apiVersion"), got.GroupVersion().String(), "must be "+want.GroupVersion().String()))
 	}
-	return apierrors.NewInvalid(want.GroupKind(), name, errs)
+	return apierrors.NewInvalid(got.GroupKind(), name, errs)
 }
 
 // packageOf is where upstream has the form of a kind that all its versions are converted to and from.
@@ -44,14 +52,19 @@ func packageOf(of schema.GroupVersionKind) string {
 	return name
 }
 
-// builtIn are all kinds that are built in, and those of subresources.
+// builtIn are all kinds that are built in, their lists, those of subresources, and those that
+// every version has.
 var builtIn = sync.OnceValue(func() map[schema.GroupVersionKind]bool {
 	known := map[schema.GroupVersionKind]bool{}
+	add := func(group, version, kind string) {
+		for _, kind := range append([]string{kind, kind + "List"}, everywhere...) {
+			known[schema.GroupVersionKind{Group: group, Version: version, Kind: kind}] = true
+		}
+	}
 	for _, d := range api.All() {
-		known[d.GVK()] = true
+		add(d.Group, d.Version, d.Kind)
 		for i := range d.Versions {
-			v := &d.Versions[i]
-			known[schema.GroupVersionKind{Group: v.Group, Version: v.Version, Kind: d.Kind}] = true
+			add(d.Versions[i].Group, d.Versions[i].Version, d.Kind)
 		}
 		for i := range d.Sub {
 			if b := d.Sub[i].Body; b != nil {
@@ -59,5 +72,11 @@ var builtIn = sync.OnceValue(func() map[schema.GroupVersionKind]bool {
 			}
 		}
 	}
+	for _, kind := range []string{"List", "Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList"} {
+		known[schema.GroupVersionKind{Version: "v1", Kind: kind}] = true
+	}
 	return known
 })
+
+// everywhere are the kinds that upstream knows in every version of every group.
+var everywhere = []string{"WatchEvent", "ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions"}

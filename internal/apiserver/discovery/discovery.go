@@ -109,6 +109,17 @@ func resourcesOf(byPlural map[string]Resource) []Resource {
 	return list
 }
 
+// verbsOf are the verbs of a resource, in the order in which clients are used to them: of kinds that are
+// known at run time only it is another one.
+func verbsOf(d *resource.Def) []string {
+	names := d.Verbs.Names()
+	if d.Dynamic == nil {
+		return names
+	}
+	all := []string{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"}
+	return slices.DeleteFunc(all, func(verb string) bool { return !slices.Contains(names, verb) })
+}
+
 // classic is the document of one group-version.
 func classic(gv schema.GroupVersion, list []Resource) *metav1.APIResourceList {
 	doc := &metav1.APIResourceList{GroupVersion: gv.String(), APIResources: []metav1.APIResource{}}
@@ -116,7 +127,7 @@ func classic(gv schema.GroupVersion, list []Resource) *metav1.APIResourceList {
 		d := v.Def
 		r := metav1.APIResource{
 			Name: d.Plural, SingularName: d.Singular, Namespaced: d.Namespaced, Kind: v.GVK.Kind,
-			Verbs: d.Verbs.Names(), ShortNames: v.aliases(d.Short), Categories: v.aliases(d.Categories),
+			Verbs: verbsOf(d), ShortNames: v.aliases(d.Short), Categories: v.aliases(d.Categories),
 		}
 		if d.Stored() {
 			r.StorageVersionHash = storageHash(d)
@@ -163,7 +174,7 @@ func aggregate(list []Resource) []apidiscovery.APIResourceDiscovery {
 		d := v.Def
 		r := apidiscovery.APIResourceDiscovery{
 			Resource: d.Plural, ResponseKind: responseKind(v.GVK), Scope: apidiscovery.ScopeCluster, SingularResource: d.Singular,
-			Verbs: d.Verbs.Names(), ShortNames: v.aliases(d.Short), Categories: v.aliases(d.Categories),
+			Verbs: verbsOf(d), ShortNames: v.aliases(d.Short), Categories: v.aliases(d.Categories),
 		}
 		if d.Namespaced {
 			r.Scope = apidiscovery.ScopeNamespace

@@ -63,7 +63,7 @@ func (r *Reader) collect(ctx context.Context, c *call.Call, q *query) (*Page, er
 	rev, err := ParseRevision(q.rev)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, refusal.BadRequest("invalid resource version: %v", err)
 	case q.exact(c, rev):
 		return r.listPast(ctx, c, q, request.Position{Rev: rev})
 	}

@@ -70,7 +70,7 @@ func (sel *Selection) addField(ctx context.Context, c *call.Call, r fields.Requi
 	switch r.Field {
 	case "metadata.name":
 		q.get = resource.Object.GetName
-		if !q.differ {
+		if !q.differ && sel.name == "" { // none has two, which all that is found is held against
 			sel.name = r.Value
 		}
 	case "metadata.namespace":

@@ -45,6 +45,26 @@ func NotAcceptable(accepted []string) error {
 	}}
 }
 
+// NoRepresentation answers who accepts none of the media types that a path has, whatever the form.
+func NoRepresentation(types []string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
+		Message: "406: Not Acceptable\n\nAvailable representations: " + strings.Join(types, ", "), Details: &metav1.StatusDetails{},
+	}}
+}
+
+// OtherShape answers who wants the metadata of an object where there is a list, or the other way round.
+func OtherShape(goType string, list bool) error {
+	err := &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
+		Message: fmt.Sprintf("you requested PartialObjectMetadataList, but the requested object is not a list (*%s)", goType),
+	}}
+	if list {
+		err.ErrStatus.Message = fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (*%sList)", goType)
+	}
+	return err
+}
+
 // UnsupportedMedia answers a body of a media type that is not read.
 func UnsupportedMedia(accepted []string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{

@@ -2,8 +2,13 @@ package request
 
 import (
 	"errors"
+	"mime"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/accept"
 )
@@ -48,6 +53,7 @@ const (
 type Accept struct {
 	Media  Media
 	Shape  Shape
+	List   bool // the metadata is to be that of a list
 	Beta   bool // Table or metadata of meta.k8s.io/v1beta1
 	Pretty bool
 }
@@ -64,7 +70,7 @@ func (a Accept) Bytes() Media {
 type Allowed struct {
 	Table, Metadata bool
 	Stream          bool // the answer is a watch
-	List            bool
+	List            bool // the answer is a list
 	NoProto         bool // objects have no protobuf form
 }
 
@@ -82,7 +88,7 @@ func Negotiate(r *http.Request, can Allowed) (Accept, error) {
 	}
 	for _, clause := range accept.Parse(header) {
 		if a, ok := fits(&clause, can); ok {
-			a.Pretty = a.Media == MediaJSON && WantsPretty(r)
+			a.Pretty = a.Media == MediaJSON && (clause.Params["pretty"] == "1" || WantsPretty(r))
 			return a, nil
 		}
 	}
@@ -104,33 +110,45 @@ func fits(c *accept.Clause, can Allowed) (a Accept, ok bool) {
 	default:
 		return a, false
 	}
-	if stream := c.Params["stream"]; stream != "" && (stream != "watch" || !can.Stream) {
+	if stream := c.Params["stream"]; stream != "" && (stream != "watch" || a.Media == MediaYAML) {
 		return a, false
 	}
-	as := c.Params["as"]
-	if as == "" {
+	as, group, version := c.Params["as"], c.Params["g"], c.Params["v"]
+	if as == "" && group == "" && version == "" {
 		return a, a.Media != MediaProto || !can.NoProto
 	}
-	if c.Params["g"] != "meta.k8s.io" || c.Params["v"] != "v1" && c.Params["v"] != "v1beta1" {
+	if group != "meta.k8s.io" || version != "v1" && version != "v1beta1" {
 		return a, false
 	}
-	a.Beta = c.Params["v"] == "v1beta1"
+	a.Beta = version == "v1beta1"
 	switch {
 	case as == "Table" && can.Table && a.Media != MediaProto:
 		a.Shape = Table
-	case as == "PartialObjectMetadata" && can.Metadata && !can.List, as == "PartialObjectMetadataList" && can.Metadata && can.List:
-		a.Shape = Metadata
+	case (as == "PartialObjectMetadata" || as == partialList) && can.Metadata:
+		a.Shape, a.List = Metadata, as == partialList
 	default:
 		return a, false
 	}
 	return a, true
 }
 
+// partialList is how the metadata of the objects of a list is asked for.
+const partialList = "PartialObjectMetadataList"
+
+// Named reports whether an Accept header has one of the media types, or takes any, whatever else it
+// asks for.
+func Named(header string, kinds ...string) bool {
+	return header == "" || slices.ContainsFunc(accept.Parse(header), func(c accept.Clause) bool {
+		return c.Kind == "*/*" || slices.Contains(kinds, c.Kind)
+	})
+}
+
 // WantsPretty: people who look at the API with these programs get indented JSON.
 func WantsPretty(r *http.Request) bool {
 	if r.URL.RawQuery != "" {
-		if query := r.URL.Query(); query.Has("pretty") {
-			return IsTrue(query.Get("pretty"), true)
+		if asked := r.URL.Query().Get("pretty"); asked != "" {
+			pretty, _ := strconv.ParseBool(asked) // anything else is no
+			return pretty
 		}
 	}
 	agent := r.UserAgent()
@@ -138,12 +156,18 @@ func WantsPretty(r *http.Request) bool {
 }
 
 // ContentType is the media type of a request's body without its parameters;
-// a body without one is JSON.
+// a body without one is JSON. It is empty if the header cannot be read.
 func ContentType(r *http.Request) string {
-	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-	kind = strings.ToLower(strings.TrimSpace(kind))
-	if kind == "" {
+	header := r.Header.Get("Content-Type")
+	switch types.PatchType(header) { // of nearly all requests it is one of these
+	case "":
 		return JSON
+	case JSON, Proto, types.MergePatchType, types.StrategicMergePatchType, types.ApplyYAMLPatchType, types.JSONPatchType:
+		return header
+	}
+	kind, _, err := mime.ParseMediaType(header)
+	if err != nil {
+		return ""
 	}
 	return kind
 }

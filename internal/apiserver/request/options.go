@@ -71,10 +71,12 @@ func CheckList(o *metav1.ListOptions) error {
 	if *o == (metav1.ListOptions{}) {
 		return nil
 	}
-	return invalid("ListOptions", internalvalidation.ValidateListOptions(&internalversion.ListOptions{
+	check := internalversion.ListOptions{
 		Watch: o.Watch, AllowWatchBookmarks: o.AllowWatchBookmarks, ResourceVersion: o.ResourceVersion,
 		ResourceVersionMatch: o.ResourceVersionMatch, Limit: o.Limit, Continue: o.Continue, SendInitialEvents: o.SendInitialEvents,
-	}, true))
+	}
+	internalversion.SetListOptionsDefaults(&check, true)
+	return invalid("ListOptions", internalvalidation.ValidateListOptions(&check, true))
 }
 
 // CheckWrite refuses options of a create or update, which are of the kind.
@@ -82,8 +84,8 @@ func CheckWrite(kind string, o *metav1.PatchOptions) error {
 	if isPlain(o) {
 		return nil
 	}
-	errs := validation.ValidateDryRun(field.NewPath("dryRun"), o.DryRun)
-	errs = append(errs, validation.ValidateFieldManager(o.FieldManager, field.NewPath("fieldManager"))...)
+	errs := validation.ValidateFieldManager(o.FieldManager, field.NewPath("fieldManager"))
+	errs = append(errs, validation.ValidateDryRun(field.NewPath("dryRun"), o.DryRun)...)
 	errs = append(errs, validation.ValidateFieldValidation(field.NewPath("fieldValidation"), o.FieldValidation)...)
 	return invalid(kind, errs)
 }

@@ -42,9 +42,12 @@ func AppendWithHead(dst, head, object []byte) []byte {
 	return append(dst, object[1:]...)
 }
 
-// JSONHead is what the JSON of an object of a kind begins with.
+// JSONHead is what the JSON of an object of a kind begins with. One that tells of no version has none.
 func JSONHead(apiVersion, kind string) []byte {
 	head := wire.AppendString([]byte(`{"kind":`), kind)
+	if apiVersion == "" {
+		return head
+	}
 	return wire.AppendString(append(head, `,"apiVersion":`...), apiVersion)
 }
 

@@ -142,7 +142,7 @@ const forever = 1 << 62
 
 // lasts is how long the watch lasts. The random part spreads the reconnects of those that do not say.
 func (w *Watch) lasts() time.Duration {
-	if seconds := w.c.List.TimeoutSeconds; seconds != nil && *seconds > 0 {
+	if seconds := w.c.List.TimeoutSeconds; seconds != nil && *seconds != 0 { // below that it is over at once
 		return time.Duration(*seconds) * time.Second
 	}
 	if w.Least <= 0 {

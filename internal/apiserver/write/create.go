@@ -28,6 +28,8 @@ func (p *Pipeline) Create(ctx context.Context, c *call.Call) (call.Result, error
 	if err := c.FitNamespace(obj); err != nil {
 		return call.Result{}, err
 	}
+	obj.SetDeletionTimestamp(nil) // what clients say of the system's own is not heard, nor anybody's
+	obj.SetDeletionGracePeriodSeconds(nil)
 	generate := obj.GetName() == "" && obj.GetGenerateName() != ""
 	for try := 1; ; try++ {
 		c.Name = obj.GetName()

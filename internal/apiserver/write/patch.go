@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,7 +58,8 @@ func (p *Pipeline) Patch(ctx context.Context, c *call.Call) (call.Result, error)
 	if kind == types.ApplyYAMLPatchType {
 		return p.apply(ctx, c, data)
 	}
-	d := diff{kind: kind, data: data, strict: strictPatch(c, kind, data)}
+	d := diff{kind: kind, data: data}
+	d.strict, d.bad = strictPatch(c, kind, data)
 	item, err := p.Write(ctx, c, Change{Make: func(_ context.Context, old resource.Object) (resource.Object, error) {
 		return p.patched(c, d, old)
 	}})
@@ -67,15 +69,16 @@ func (p *Pipeline) Patch(ctx context.Context, c *call.Call) (call.Result, error)
 	return c.Shown(item), nil
 }
 
-// diff is a patch as a client sent it, and what strict reading has against it.
+// diff is a patch as a client sent it, what strict reading has against it, and why it cannot be read.
 type diff struct {
 	kind   types.PatchType
 	data   []byte
 	strict []error
+	bad    error
 }
 
-// operation is one operation of a JSON patch.
-type operation struct {
+// jsonPatchOp is one operation of a JSON patch. Errors name it.
+type jsonPatchOp struct {
 	Op    string `json:"op,omitempty"`
 	Path  string `json:"path,omitempty"`
 	From  string `json:"from,omitempty"`
@@ -83,22 +86,26 @@ type operation struct {
 }
 
 // strictPatch returns what a patch says twice, and what is unknown in the
-// operations of a JSON patch. A patch that cannot be read is refused later.
-func strictPatch(c *call.Call, kind types.PatchType, data []byte) []error {
+// operations of a JSON patch. It is bad if those are none; other patches that cannot
+// be read are refused later.
+func strictPatch(c *call.Call, kind types.PatchType, data []byte) (strict []error, bad error) {
 	if c.Validation == call.IgnoreFields {
-		return nil
+		return nil, nil
 	}
 	if kind != types.JSONPatchType {
 		var document map[string]any
-		strict, _ := wire.DecodeJSONStrict(data, &document)
-		return strict
+		strict, _ = wire.DecodeJSONStrict(data, &document)
+		return strict, nil
 	}
-	var operations []operation
-	strict, _ := wire.DecodeJSONStrict(data, &operations)
+	var operations []jsonPatchOp
+	strict, err := wire.DecodeJSONStrict(data, &operations)
+	if err != nil {
+		return nil, refusal.BadRequest("error decoding patch: %s", strings.ReplaceAll(err.Error(), "write.jsonPatchOp", "handlers.jsonPatchOp"))
+	}
 	for i, err := range strict {
 		strict[i] = fmt.Errorf("json patch %w", err)
 	}
-	return strict
+	return strict, nil
 }
 
 // patched returns a new object: old with the patch applied.
@@ -122,7 +129,7 @@ func (p *Pipeline) patched(c *call.Call, d diff, old resource.Object) (resource.
 	if err := p.patchInto(c, d, patching{c.Resource.GVK, shown, obj}); err != nil {
 		return nil, err
 	}
-	if err := c.FitName(obj); err != nil {
+	if err := c.RequireName(obj); err != nil {
 		return nil, err
 	}
 	stored, err := c.Resource.ToStorage(obj)
@@ -148,6 +155,9 @@ type patching struct {
 }
 
 func (p *Pipeline) patchInto(c *call.Call, d diff, at patching) error {
+	if d.bad != nil {
+		return d.bad
+	}
 	if patchPart(c, d, at) {
 		return nil
 	}
@@ -165,7 +175,7 @@ func (p *Pipeline) patchInto(c *call.Call, d diff, at patching) error {
 	}
 	strict, err := c.DecodeJSON(out, at.to)
 	if err != nil {
-		return unfitPatch(d, patchResult{out, at.to, err})
+		return d.unfit(patchResult{out, at.to, err})
 	}
 	if err := sameKind(at); err != nil && d.kind != types.StrategicMergePatchType { // which is not read as a document
 		if doc, dynamic := at.to.(resource.Document); dynamic {
@@ -175,7 +185,7 @@ func (p *Pipeline) patchInto(c *call.Call, d diff, at patching) error {
 	}
 	strict = slices.Concat(d.strict, strict)
 	if len(strict) > 0 && c.Validation == call.StrictFields {
-		return invalidPatch(string(out), call.StrictText(strict))
+		return invalidPatch(d.shown(out), call.StrictText(strict))
 	}
 	if err := c.TellStrict(strict, at.gvk); err != nil {
 		return err
@@ -270,19 +280,34 @@ type patchResult struct {
 	err error
 }
 
-// unfitPatch says what is wrong with a patch whose result is no object. Clients
-// know two forms of it: a strategic merge is read without JSON.
-func unfitPatch(d diff, r patchResult) error {
-	shown, why := string(d.data), r.err
+// unfit says what is wrong with a patch whose result is no object. A strategic merge
+// is read without JSON.
+func (d diff) unfit(r patchResult) error {
 	if d.kind == types.StrategicMergePatchType {
-		var patch, result map[string]any
-		if wire.DecodeJSON(d.data, &patch) == nil && wire.DecodeJSON(r.doc, &result) == nil {
+		var result map[string]any
+		if wire.DecodeJSON(r.doc, &result) == nil {
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(result, r.to); err != nil {
-				shown, why = fmt.Sprintf("%+v", patch), err
+				return invalidPatch(d.shown(r.doc), err.Error())
 			}
 		}
 	}
-	return invalidPatch(shown, why.Error())
+	return invalidPatch(d.shown(r.doc), r.err.Error())
+}
+
+// shown is what upstream's errors show of a patch with the result: that, its members in
+// the order of their names, but of a strategic merge the patch itself.
+func (d diff) shown(result []byte) string {
+	var patch map[string]any
+	if d.kind == types.StrategicMergePatchType && wire.DecodeJSON(d.data, &patch) == nil {
+		return fmt.Sprintf("%+v", patch)
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(result, &members) == nil {
+		if sorted, err := json.Marshal(members); err == nil {
+			return string(sorted)
+		}
+	}
+	return string(result)
 }
 
 func invalidPatch(shown, why string) error {
@@ -337,7 +362,8 @@ func readApplied(c *call.Call, data []byte) (*unstructured.Unstructured, error) 
 	if u.GetManagedFields() != nil {
 		return nil, refusal.BadRequest("metadata.managedFields must be nil")
 	}
-	if err := c.FitName(u); err != nil {
+	// What it leaves open stays so: an object that is there has its name, and a new one must be given it.
+	if err := c.FitName(&metav1.ObjectMeta{Name: u.GetName(), Namespace: u.GetNamespace()}); err != nil {
 		return nil, err
 	}
 	return u, nil
@@ -360,10 +386,10 @@ func decodeApplied(c *call.Call, data []byte, u *unstructured.Unstructured) (dup
 		duplicates = append(duplicates, fmt.Errorf("error converting YAML to JSON: %w", duplicate))
 	}
 	if err := wire.DecodeJSON(doc, &u.Object); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("error unmarshaling JSON: while decoding JSON: %w", err)
 	}
 	if u.Object == nil {
-		return nil, call.ErrNoBody
+		u.Object = map[string]any{} // of no kind
 	}
 	return duplicates, nil
 }
@@ -390,7 +416,7 @@ func (p *Pipeline) applied(ctx context.Context, c *call.Call, applied *unstructu
 		return nil, applyError(err)
 	}
 	served.ClearType(obj)
-	if err := c.FitName(obj); err != nil {
+	if err := c.RequireName(obj); err != nil {
 		return nil, err
 	}
 	obj.SetResourceVersion(applied.GetResourceVersion())

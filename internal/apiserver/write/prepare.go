@@ -96,7 +96,7 @@ func (w *attempt) prepare() {
 
 func (w *attempt) prepareNew() {
 	obj := w.obj
-	obj.SetDeletionTimestamp(nil)
+	obj.SetDeletionTimestamp(nil) // which an update may bring that creates
 	obj.SetDeletionGracePeriodSeconds(nil)
 	obj.SetSelfLink("")
 	obj.SetUID(types.UID(uuid.NewString()))

@@ -18,7 +18,7 @@ func (p *Pipeline) Update(ctx context.Context, c *call.Call) (call.Result, error
 		return p.updateBody(ctx, c)
 	}
 	obj := c.Body.(resource.Object)
-	if err := c.FitName(obj); err != nil {
+	if err := c.RequireName(obj); err != nil {
 		return call.Result{}, err
 	}
 	rev, created, begun := obj.GetResourceVersion(), false, false
@@ -71,7 +71,7 @@ func covered(c *call.Call, obj, old resource.Object) resource.Object {
 func (p *Pipeline) updateBody(ctx context.Context, c *call.Call) (call.Result, error) {
 	var uid types.UID
 	if m, ok := c.Body.(metav1.Object); ok {
-		if err := c.FitName(m); err != nil {
+		if err := c.RequireName(m); err != nil {
 			return call.Result{}, err
 		}
 		uid = m.GetUID()

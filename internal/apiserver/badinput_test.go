@@ -157,6 +157,8 @@ func TestFormsNamesAndPathsThatAreNotThereAreRefusedInUpstreamsWords(t *testing.
 		{"apply of what is new without a name", "PATCH", maps + "/new?fieldManager=m", `{"kind":"ConfigMap","apiVersion":"v1"}`, "Content-Type: application/apply-patch+yaml", 400, `the name of the object (new based on URL) was undeterminable: name must be provided`},
 		{"apply of nothing", "PATCH", maps + "/one?fieldManager=m", ``, "Content-Type: application/apply-patch+yaml", 400, `invalid object type: /, Kind=`},
 		{"apply of a list", "PATCH", maps + "/one?fieldManager=m", `[]`, "Content-Type: application/apply-patch+yaml", 400, `error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type map[string]interface {}`},
+		{"eviction in another namespace", "POST", "/api/v1/namespaces/default/pods/p/eviction", `{"metadata":{"name":"p","namespace":"other"}}`, "", 400, `the namespace of the provided object does not match the namespace sent on the request`},
+		{"token of another namespace", "POST", "/api/v1/namespaces/default/serviceaccounts/a/token", `{"metadata":{"name":"a","namespace":"other"}}`, "", 400, `the namespace of the provided object does not match the namespace sent on the request`},
 		{"a name that is none", "GET", maps + "/..", "", "", 400, `Name parameter invalid: \"..\": may not be '..'`},
 		{"DELETE of a name that is none", "DELETE", maps + "/a%25b", "", "", 400, `Name parameter invalid: \"a%b\": may not contain '%'`},
 		{"two bad options", "POST", maps + "?dryRun=Some&fieldManager=" + strings.Repeat("m", 129), cm, "", 422, `invalid: [fieldManager: Too long: may not be more than 128 bytes, dryRun: Unsupported value: [\"Some\"]`},

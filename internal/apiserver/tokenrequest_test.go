@@ -45,7 +45,7 @@ func TestTokensAreAdmittedAndFitTheirAccount(t *testing.T) {
 		{"refused", "kept", head + `"spec":{}}`, 403, `serviceaccounts \"kept\" is forbidden: no tokens for it`},
 		{"no account", "none", head + `"spec":{}}`, 404, `serviceaccounts \"none\" not found`},
 		{"another's name", "robot", head + `"metadata":{"name":"kept"},"spec":{}}`, 422, `TokenRequest.authentication.k8s.io \"robot\" is invalid: metadata.name: Invalid value: \"kept\": must match the service account name if specified`},
-		{"another's namespace", "robot", head + `"metadata":{"namespace":"kept"},"spec":{}}`, 422, `metadata.namespace: Invalid value: \"kept\": must match the service account namespace if specified`},
+		{"another's namespace", "robot", head + `"metadata":{"namespace":"kept"},"spec":{}}`, 400, `the namespace of the provided object does not match the namespace sent on the request`},
 		{"too short", "robot", head + `"spec":{"expirationSeconds":10}}`, 422, `TokenRequest.authentication.k8s.io \"\" is invalid: spec.expirationSeconds`},
 		{"a kind that tokens are not bound to", "robot", bound("v1", "ConfigMap", ""), 400, `cannot bind token to object of type /v1, Kind=ConfigMap`},
 		{"a kind of another group", "robot", bound("apps/v1", "Pod", ""), 400, `cannot bind token to object of type apps/v1, Kind=Pod`},

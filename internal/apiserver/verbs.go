@@ -282,6 +282,11 @@ func (s *Server) runDeleteCollection(ctx context.Context, c *call.Call) (outcome
 }
 
 func (s *Server) runAction(ctx context.Context, c *call.Call) (outcome, error) {
+	if sent, ok := c.Body.(metav1.Object); ok { // which stays as it is: a caller in the process may have it
+		if err := c.FitNamespace(&metav1.ObjectMeta{Namespace: sent.GetNamespace()}); err != nil {
+			return outcome{}, err
+		}
+	}
 	body, err := s.handlers.actions[c.Handler()](ctx, s.actionRequest(c, c.Body))
 	a := outcome{Result: call.Result{Body: body}}
 	if c.Verb == "create" {

@@ -67,16 +67,12 @@ func (a *Actions) requestToken(ctx context.Context, q *Request) (runtime.Object,
 
 // fitToken refuses a request that is for another account than the call's.
 func fitToken(req *authenticationv1.TokenRequest, q *Request) error {
+	if req.Name == "" || req.Name == q.Name {
+		return nil
+	}
 	errs := resource.NewErrors()
-	if req.Name != "" && req.Name != q.Name {
-		errs.Invalid("metadata.name", req.Name, "must match the service account name if specified")
-	} else if req.Namespace != "" && req.Namespace != q.Namespace {
-		errs.Invalid("metadata.namespace", req.Namespace, "must match the service account namespace if specified")
-	}
-	if errs.Len() > 0 {
-		return invalidToken(q.Name, errs)
-	}
-	return nil
+	errs.Invalid("metadata.name", req.Name, "must match the service account name if specified")
+	return invalidToken(q.Name, errs)
 }
 
 func invalidToken(name string, errs *resource.Errors) error {

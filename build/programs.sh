@@ -19,4 +19,7 @@ take test/programs/awscloud k8s.io/cloud-provider-aws examples/existing-cluster/
 take test/programs/csi github.com/kubernetes-csi/external-provisioner/v6 deploy/kubernetes/rbac.yaml csi.d/provisioner.yaml
 take test/programs/csi github.com/kubernetes-csi/external-attacher/v4 deploy/kubernetes/rbac.yaml csi.d/attacher.yaml
 take test/programs/csi github.com/kubernetes-csi/external-resizer/v2 deploy/kubernetes/rbac.yaml csi.d/resizer.yaml
+take test/programs/csi github.com/kubernetes-csi/external-snapshotter/v8 deploy/kubernetes/csi-snapshotter/rbac-csi-snapshotter.yaml csi.d/snapshotter.yaml
+take test/programs/csi github.com/kubernetes-csi/external-snapshotter/v8 deploy/kubernetes/snapshot-controller/rbac-snapshot-controller.yaml csi.d/snapshot-controller.yaml
+take test/programs/csi github.com/kubernetes-csi/external-snapshotter/client/v8 config/crd csi.d/snapshots
 take test/programs sigs.k8s.io/metrics-server manifests metrics-server.d

@@ -17,13 +17,14 @@ const (
 	largest = 10 << 30
 )
 
-// driver is the volumes that there are.
+// driver is the volumes that there are, and the snapshots of them.
 type driver struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedControllerServer
 	mu struct {
 		sync.Mutex
-		volumes map[string]*volume // by ID
+		volumes   map[string]*volume       // by ID
+		snapshots map[string]*csi.Snapshot // by ID
 	}
 }
 
@@ -36,7 +37,7 @@ type volume struct {
 
 func newDriver() *driver {
 	d := &driver{}
-	d.mu.volumes = map[string]*volume{}
+	d.mu.volumes, d.mu.snapshots = map[string]*volume{}, map[string]*csi.Snapshot{}
 	return d
 }
 
@@ -65,6 +66,8 @@ func (*driver) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapa
 	for _, c := range []csi.ControllerServiceCapability_RPC_Type{
 		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME, csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
 		csi.ControllerServiceCapability_RPC_EXPAND_VOLUME, csi.ControllerServiceCapability_RPC_GET_CAPACITY,
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT, csi.ControllerServiceCapability_RPC_CLONE_VOLUME,
+		csi.ControllerServiceCapability_RPC_MODIFY_VOLUME,
 	} {
 		resp.Capabilities = append(resp.Capabilities, &csi.ControllerServiceCapability{Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: c}}})
 	}
@@ -82,6 +85,9 @@ func (d *driver) CreateVolume(_ context.Context, req *csi.CreateVolumeRequest) (
 	if size > largest {
 		return nil, status.Errorf(codes.OutOfRange, "no volume has %d bytes", size)
 	}
+	if err := d.sourceLocked(req.GetVolumeContentSource()); err != nil {
+		return nil, err
+	}
 	id := "id-of-" + req.GetName()
 	v := d.mu.volumes[id]
 	if v == nil {
@@ -91,7 +97,21 @@ func (d *driver) CreateVolume(_ context.Context, req *csi.CreateVolumeRequest) (
 		}
 		d.mu.volumes[id] = v
 	}
-	return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: id, CapacityBytes: v.size, AccessibleTopology: v.places}}, nil
+	return &csi.CreateVolumeResponse{Volume: &csi.Volume{
+		VolumeId: id, CapacityBytes: v.size, AccessibleTopology: v.places, ContentSource: req.GetVolumeContentSource(),
+	}}, nil
+}
+
+// sourceLocked refuses what is not there to make a volume of.
+func (d *driver) sourceLocked(from *csi.VolumeContentSource) error {
+	if id := from.GetSnapshot().GetSnapshotId(); id != "" && d.mu.snapshots[id] == nil {
+		return status.Errorf(codes.NotFound, "there is no snapshot %s", id)
+	}
+	if id := from.GetVolume().GetVolumeId(); id != "" {
+		_, err := d.findLocked(id)
+		return err
+	}
+	return nil
 }
 
 func (d *driver) DeleteVolume(_ context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {

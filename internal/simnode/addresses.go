@@ -39,14 +39,13 @@ func (a *Addresses) bits() int {
 }
 
 // next is the address of a new pod, one of each family. They come in turn, and
-// again only when the share has been used up: taken says which of them still are.
+// again when the share has been used up or the node was started again: taken says which of them still are.
 func (a *Addresses) next(taken func(ip string) bool) ([]corev1.PodIP, error) {
 	share := 1<<a.bits() - 2 // all but the first and the last
 	for range share {
 		ip := a.four(a.given%share + 1)
-		again := a.given >= share
 		a.given++
-		if again && taken(ip) {
+		if taken(ip) {
 			continue
 		}
 		ips := []corev1.PodIP{{IP: ip}}

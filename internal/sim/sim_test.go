@@ -50,3 +50,37 @@ func TestNodesLiveForAnHour(t *testing.T) {
 	})
 	t.Logf("%d nodes for an hour took %s", nodes, time.Since(began))
 }
+
+// The container does not begin anew when it is ready, and it is still known when it has ended.
+func TestContainersTellWhenTheyStarted(t *testing.T) {
+	Script(t, "started", `nodes 1
+apply pod.yaml
+advance 60s
+get pod/p -o 'jsonpath={.status.startTime} {.status.containerStatuses[0].state.terminated.startedAt} {.status.containerStatuses[0].state.terminated.finishedAt}'
+stdout '^2000-01-01T00:00:05Z 2000-01-01T00:00:05Z 2000-01-01T00:00:35Z\n$'
+-- pod.yaml --
+apiVersion: v1
+kind: Pod
+metadata: {name: p, annotations: {sim.kemudi.io/start-after: 5s, sim.kemudi.io/ready-after: 10s, sim.kemudi.io/exit-after: 30s}}
+spec: {restartPolicy: Never, containers: [{name: c, image: none}]}
+`)
+}
+
+func TestContainersOfSimulatedPodsAreResized(t *testing.T) {
+	Script(t, "resized", `nodes 1
+apply pod.yaml
+wait pod/p condition=Ready
+patch pod/p '{"spec":{"containers":[{"name":"c","image":"none","resources":{"requests":{"cpu":"2"}}}]}}' sub=resize
+wait pod/p jsonpath={.status.containerStatuses[0].resources.requests.cpu}=2
+get pod/p -o 'jsonpath={.status.containerStatuses[0].allocatedResources.cpu} {.status.containerStatuses[0].ready}'
+stdout '^2 true\n$'
+advance 30s
+get pod/p -o 'jsonpath={.status.phase}'
+stdout ^Succeeded\n$
+-- pod.yaml --
+apiVersion: v1
+kind: Pod
+metadata: {name: p, annotations: {sim.kemudi.io/exit-after: 30s}}
+spec: {restartPolicy: Never, containers: [{name: c, image: none, resources: {requests: {cpu: "1"}}}]}
+`)
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -286,7 +288,22 @@ func (n *Node) take(d cache.Delta) {
 		}
 		p.stages = []stage{{stop, n.finish}}
 	}
+	if pod.DeletionTimestamp == nil && resized(pod) {
+		p.stages = slices.Insert(p.stages, 0, stage{time.Now(), n.resize})
+	}
 	p.pod = pod
+}
+
+// resized says whether containers are to have other resources than they have.
+func resized(pod *corev1.Pod) bool {
+	for i := range pod.Status.ContainerStatuses {
+		s := &pod.Status.ContainerStatuses[i]
+		at := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == s.Name })
+		if s.State.Running != nil && s.Resources != nil && at >= 0 && !equality.Semantic.DeepEqual(*s.Resources, pod.Spec.Containers[at].Resources) {
+			return true
+		}
+	}
+	return false
 }
 
 // life is what happens to a new pod.
@@ -351,13 +368,24 @@ func (n *Node) setRunning(ctx context.Context, pod *corev1.Pod, ready bool) erro
 			s.PodIP, s.PodIPs = ips[0].IP, ips
 			s.StartTime = ptr.To(metav1.Now().Rfc3339Copy())
 		}
-		state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now().Rfc3339Copy()}}
-		s.ContainerStatuses = containers(pod, state, ready)
+		s.ContainerStatuses = containers(pod, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started(s)}}, ready)
 		for _, kind := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized} {
 			condition(s, kind, true)
 		}
 		condition(s, corev1.ContainersReady, ready)
 		condition(s, corev1.PodReady, ready)
+		return nil
+	})
+}
+
+// resize gives the containers of a pod the resources that they are to have: simulated ones always get them.
+func (n *Node) resize(ctx context.Context, pod *corev1.Pod) error {
+	return n.update(ctx, pod, func(s *corev1.PodStatus) error {
+		if s.Phase != corev1.PodRunning || len(s.ContainerStatuses) == 0 {
+			return nil // it has ended meanwhile
+		}
+		first := &s.ContainerStatuses[0]
+		s.ContainerStatuses = containers(pod, first.State, first.Ready)
 		return nil
 	})
 }
@@ -389,7 +417,7 @@ func (n *Node) terminate(ctx context.Context, pod *corev1.Pod, code int) error {
 			s.Phase, reason = corev1.PodFailed, "Error"
 		}
 		s.ContainerStatuses = containers(pod, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: int32(code), Reason: reason, FinishedAt: metav1.Now().Rfc3339Copy(),
+			ExitCode: int32(code), Reason: reason, StartedAt: started(s), FinishedAt: metav1.Now().Rfc3339Copy(),
 		}}, false)
 		condition(s, corev1.ContainersReady, false)
 		condition(s, corev1.PodReady, false)
@@ -424,6 +452,16 @@ func (n *Node) update(ctx context.Context, pod *corev1.Pod, change func(*corev1.
 	}
 	_, err = n.pods.UpdateStatus(ctx, now)
 	return err
+}
+
+// started says since when the containers run, which is now if they do not yet: they start together.
+func started(s *corev1.PodStatus) metav1.Time {
+	for i := range s.ContainerStatuses {
+		if running := s.ContainerStatuses[i].State.Running; running != nil {
+			return running.StartedAt
+		}
+	}
+	return metav1.Now().Rfc3339Copy()
 }
 
 func containers(pod *corev1.Pod, state corev1.ContainerState, ready bool) []corev1.ContainerStatus {

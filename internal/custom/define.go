@@ -154,7 +154,8 @@ func (v *Version) validate(ctx context.Context, obj, old resource.Object, sub st
 	v.Validate(ctx, o, was, sub, errs)
 }
 
-// prepare keeps the status out of what clients write into the object itself.
+// prepare keeps the status out of what clients write into the object itself. What a new object lacks then and
+// has a default is there when it is read.
 func (v *Version) prepare(obj, old *Object) {
 	if !v.Status {
 		return
@@ -167,14 +168,12 @@ func (v *Version) prepare(obj, old *Object) {
 	if _, sent := obj.Body()["status"]; !sent && !there {
 		return
 	}
+	if !there {
+		obj.Edit(func(body map[string]any) { delete(body, "status") })
+		return
+	}
 	id := obj.normal
-	obj.Edit(func(body map[string]any) {
-		if there {
-			body["status"] = was
-			return
-		}
-		delete(body, "status")
-	})
+	obj.Edit(func(body map[string]any) { body["status"] = was })
 	obj.normal = id // what was stored is as normal as what was sent
 }
 

@@ -80,3 +80,24 @@ func TestNormalObjectsAreLeftAlone(t *testing.T) {
 		t.Error("an object that has its defaults is another one with them")
 	}
 }
+
+func TestNewObjectsHaveTheDefaultOfAStatusThatWasNotTaken(t *testing.T) {
+	v := &Version{Name: "v1", ID: "1", Status: true, Default: func(o *Object) {
+		if _, there := o.Body()["status"]; !there {
+			o.Edit(func(body map[string]any) { body["status"] = "new" })
+		}
+	}}
+	for _, sent := range []any{nil, "old"} {
+		o := New("example.com/v1", "Gear")
+		body := map[string]any{}
+		if sent != nil {
+			body["status"] = sent
+		}
+		o.SetBody(body)
+		v.normalize(o)
+		v.prepare(o, nil)
+		if got := v.normal(o).(*Object).Body()["status"]; got != "new" {
+			t.Errorf("status %v was sent: got %v, want the default", sent, got)
+		}
+	}
+}

@@ -177,12 +177,6 @@ var (
 	getsThree       = measure{"gets, three servers", perSecond, bar{}, bar{}, 0}
 	getsRatio       = measure{"gets of three, of one server's", plain, bar{}, above(0.7), 0}
 
-	shareWritesOne   = measure{"half a processor for each: create config maps, one server, p50", millis, bar{}, bar{}, 0}
-	shareWritesThree = measure{"half a processor for each: create config maps, three servers, p50", millis, bar{}, bar{}, 0}
-	shareGetsOne     = measure{"half a processor for each: gets, one server", perSecond, bar{}, bar{}, 0}
-	shareGetsThree   = measure{"half a processor for each: gets, three servers", perSecond, bar{}, bar{}, 0}
-	shareGetsRatio   = measure{"half a processor for each: gets of three, of one server's", plain, bar{}, above(0.7), 0}
-
 	killWrites      = measure{"the leader killed: others take writes after", seconds, bar{}, below(3), 0}
 	killControllers = measure{"the leader killed: others run controllers after", seconds, bar{}, below(10), 0}
 	killScheduler   = measure{"the leader killed: others schedule after", seconds, bar{}, below(10), 0}
@@ -221,7 +215,6 @@ var order = slices.Concat([]measure{
 	agentReady, agentMemory, agentShared, agentAnon, agentCPU, agentWatches, nodesReady, nodesMemory, nodesAnon, nodesCPU,
 	serversReady, serversMemory, serversAnon, serversCPU, writesOne, writesThree, writesLeader, writesRatio, writesStill, stillRatio, plainOne, plainThree, plainRatio,
 	syncOne, syncThree, apartOne, apartThree, apartLeader, apartRatio, apartStill, apartStillRatio, plainApartOne, plainApartThree, plainApartRatio, getsOne, getsThree, getsRatio,
-	shareWritesOne, shareWritesThree, shareGetsOne, shareGetsThree, shareGetsRatio,
 	killWrites, killControllers, killScheduler, killEndpoints, stopWrites, stopControllers, stopScheduler,
 	manyMemory, manyEach, manyAlive, manyGarbage, manyFree, manyStacks, manyFiles, manyCPU, manyCollections, manyWatches, manyReady, shortWatches,
 }, netOrder)

@@ -22,7 +22,6 @@ var clusterSteps = []clusterStep{
 	{"servers", (*bench).severalServers},
 	{"etcd", (*bench).plainEtcd},
 	{"disks", (*bench).disks},
-	{"shares", (*bench).serversOfAShare},
 	{"agents", (*bench).manyAgents},
 	{"watches", (*bench).shortPods},
 	{"agent", (*bench).joinAgents},

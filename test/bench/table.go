@@ -207,8 +207,8 @@ joining is the median of %d, other figures are the mean of as many. Their memory
 
 The other servers are control planes alone (--disable-agent) on one machine, and share its processors and its disk: three waits for one disk where
 there would be three disks. Beside it stands what that disk takes for one and for three, and the same writes with memory in the place of disks, each server its own: they still
-share the processors. While the third stands still (SIGSTOP), leader and follower have one each, as on machines of their own; half of one for each is what the kernel's
-quota gives it in every 2 ms, whatever the others do. Writes and gets are asked of the server that joined last. Plain etcd has its own settings, no TLS, and members that are processes as well.
+share the processors. While the third stands still (SIGSTOP), leader and follower have one each, as on machines of their own.
+Writes and gets are asked of the server that joined last. Plain etcd has its own settings, no TLS, and members that are processes as well.
 Who leads is the server whose controllers run, and the store's leader with it as a rule. Others run controllers when a new namespace has its account, and schedule when a pod has been looked at.
 
 The 1,000 agents, of which there are %d here, are simulated: node agents without a machine, whose pods would start in memory. Each has its own certificate, connection,

@@ -87,6 +87,29 @@ func (c *cluster) send(verb, as, doc string) (runtime.Object, error) {
 	return c.as(as).Do(c.t.Context(), &client.Request{Verb: verb, Def: d, Namespace: obj.GetNamespace(), Name: obj.GetName(), Object: obj})
 }
 
+// replace updates an object, whatever has become of it meanwhile.
+func (c *cluster) replace(doc string) error {
+	c.t.Helper()
+	var u unstructured.Unstructured
+	if err := yaml.Unmarshal([]byte(doc), &u.Object); err != nil {
+		c.t.Fatalf("%s: %v", doc, err)
+	}
+	for {
+		now, err := c.send("get", "", doc)
+		if err != nil {
+			return err
+		}
+		u.SetResourceVersion(now.(metav1.Object).GetResourceVersion())
+		text, err := yaml.Marshal(u.Object)
+		if err != nil {
+			return err
+		}
+		if _, err = c.send("update", "", string(text)); !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+}
+
 func (c *cluster) as(name string) client.Transport {
 	if name == "" {
 		return c.p.Admin()

@@ -34,7 +34,7 @@ func TestPoliciesChangeWhileOthersWrite(t *testing.T) {
 			if n%2 == 0 {
 				message = "second"
 			}
-			if _, err := c.send("update", "", strings.Replace(docs[0], "message: first", "message: "+message, 1)); err != nil {
+			if err := c.replace(strings.Replace(docs[0], "message: first", "message: "+message, 1)); err != nil {
 				t.Error(err)
 			}
 		}

@@ -40,11 +40,10 @@ func told(dir string) admission.Configurations {
 }
 
 func TestPoliciesOfFilesGoForPoliciesToo(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "no.yaml")
-	write := func(text string) {
+	dir, beside := t.TempDir(), filepath.Join(t.TempDir(), "new")
+	write := func(text string) { // at once: of a file that is being written nothing is there yet
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		if err := errors.Join(os.WriteFile(beside, []byte(text), 0o600), os.Rename(beside, filepath.Join(dir, "no.yaml"))); err != nil {
 			t.Fatal(err)
 		}
 	}

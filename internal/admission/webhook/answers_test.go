@@ -206,7 +206,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 	w.refused(500, "validating webhook may not return response.patch", "POST", mapsPath, create)
 
 	// Those of the older version were never held to be exact.
-	w.must(200, "PUT", validatingPath+"/v", config("v", w.hook("/answer", `"admissionReviewVersions":["v2","v1beta1","v1"]`)))
+	w.replace(validatingPath+"/v", config("v", w.hook("/answer", `"admissionReviewVersions":["v2","v1beta1","v1"]`)))
 	w.on("/answer", func(*admissionv1.AdmissionReview) any { return `{"response":{"allowed":true,"patch":"W10="}}` })
 	w.must(201, "POST", mapsPath, create)
 	if all := w.asked(); all[len(all)-1].APIVersion != "admission.k8s.io/v1beta1" {

@@ -85,7 +85,7 @@ func TestConfigurationsComeAndGoAtOnce(t *testing.T) {
 	w.must(201, "POST", validatingPath, config("one", w.hook("/check", "")))
 	w.refused(400, "denied the request", "POST", mapsPath, `{"metadata":{"name":"d"},`+bad+`}`)
 	const updates = `"rules":[{"operations":["UPDATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}]`
-	w.must(200, "PUT", validatingPath+"/one", config("one", w.hook("/check", updates)))
+	w.replace(validatingPath+"/one", config("one", w.hook("/check", updates)))
 	w.must(201, "POST", mapsPath, `{"metadata":{"name":"d"},`+bad+`}`)
 	trace.Proves(t, "C-066")
 	w.must(200, "PATCH", validatingPath+"/one", `[{"op":"replace","path":"/webhooks/0/rules/0/operations","value":["CREATE"]}]`, "Content-Type: application/json-patch+json")
@@ -114,7 +114,7 @@ func TestWritesThatAWebhookDislikesAreRefused(t *testing.T) {
 	const unwanted = "the configmap contains unwanted data"
 	w.refused(400, unwanted, "PUT", mapsPath+"/m", `{"metadata":{"name":"m"},"data":{"k":"disallow"}}`)
 	w.refused(400, unwanted, "PATCH", mapsPath+"/m", `{"data":{"k":"disallow"}}`, patchMerge)
-	w.refused(400, unwanted, "PATCH", mapsPath+"/n?fieldManager=x", `{"apiVersion":"v1","kind":"ConfigMap","data":{"k":"disallow"}}`, "Content-Type: application/apply-patch+yaml")
+	w.refused(400, unwanted, "PATCH", mapsPath+"/n?fieldManager=x", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"n"},"data":{"k":"disallow"}}`, "Content-Type: application/apply-patch+yaml")
 	trace.Proves(t, "C-071")
 	w.must(201, "POST", "/api/v1/namespaces/exempt/configmaps", `{"metadata":{"name":"m"},"data":{"k":"disallow"}}`)
 
@@ -196,7 +196,7 @@ func TestMatchConditions(t *testing.T) {
 	const notThat = `{"name":"skip","expression":"object.metadata.name != 'skip-me'"}`
 	const system = `{"name":"system","expression":"!request.userInfo.groups.exists(g, g == 'system:nodes') && authorizer.group('').resource('pods').check('get').allowed()"}`
 	made := w.must(201, "POST", mutatingPath, config("m", w.hook("/stages", conditions(notThat+","+system))))
-	w.must(200, "PUT", mutatingPath+"/m", config("m", w.hook("/stages", conditions(notThat))))
+	w.replace(mutatingPath+"/m", config("m", w.hook("/stages", conditions(notThat))))
 	if !strings.Contains(made, "skip-me") || strings.Contains(w.must(200, "GET", mutatingPath+"/m", ""), "system:nodes") {
 		t.Errorf("got %s", made)
 	}
@@ -223,11 +223,11 @@ func TestMatchConditions(t *testing.T) {
 	// An expression that fails for an object refuses it, unless failures are ignored; one that is false decides.
 	const fails = `{"name":"fails","expression":"object.data['missing'] == 'x'"}`
 	const never = `{"name":"never","expression":"false"}`
-	w.must(200, "PUT", mutatingPath+"/m", config("m", w.hook("/stages", conditions(fails))))
+	w.replace(mutatingPath+"/m", config("m", w.hook("/stages", conditions(fails))))
 	w.refused(403, `expression 'object.data['missing'] == 'x'' resulted in error: no such key: missing`, "POST", mapsPath, `{"metadata":{"name":"f"},"data":{"k":"v"}}`)
-	w.must(200, "PUT", mutatingPath+"/m", config("m", w.hook("/stages", conditions(fails+","+never))))
+	w.replace(mutatingPath+"/m", config("m", w.hook("/stages", conditions(fails+","+never))))
 	w.must(201, "POST", mapsPath, `{"metadata":{"name":"f"},"data":{"k":"v"}}`)
-	w.must(200, "PUT", mutatingPath+"/m", config("m", w.hook("/stages", conditions(fails)+`,"failurePolicy":"Ignore"`)))
+	w.replace(mutatingPath+"/m", config("m", w.hook("/stages", conditions(fails)+`,"failurePolicy":"Ignore"`)))
 	w.must(201, "POST", mapsPath, `{"metadata":{"name":"g"},"data":{"k":"v"}}`)
 	metrics := w.must(200, "GET", "/metrics", "")
 	for _, want := range []string{

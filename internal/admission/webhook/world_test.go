@@ -176,6 +176,18 @@ func (w *world) must(code int, method, path, body string, headers ...string) str
 	return rec.Body.String()
 }
 
+// replace updates a configuration, whatever its revision is.
+func (w *world) replace(path, body string) {
+	w.t.Helper()
+	var now struct {
+		Metadata struct{ ResourceVersion string }
+	}
+	if err := json.Unmarshal([]byte(w.must(200, "GET", path, "")), &now); err != nil {
+		w.t.Fatal(err)
+	}
+	w.must(200, "PUT", path, strings.Replace(body, `"metadata":{`, `"metadata":{"resourceVersion":"`+now.Metadata.ResourceVersion+`",`, 1))
+}
+
 // refused is must for a request whose answer has a text.
 func (w *world) refused(code int, text, method, path, body string, headers ...string) {
 	w.t.Helper()

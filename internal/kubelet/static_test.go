@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -187,9 +188,16 @@ func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
 
 func TestPodsOfAURLRunAndFollowIt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		code, text := 200, staticWeb
+		type said struct {
+			code int
+			text string
+		}
+		var now atomic.Pointer[said]
+		say := func(code int, text string) { now.Store(&said{code, text}) }
+		say(200, staticWeb)
+		answer := func() (int, string) { is := now.Load(); return is.code, is.text }
 		n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{}), tune: func(a *Agent) {
-			a.static.URL = &manifest.URL{Address: "http://manifests.example", Node: "n1", Client: &http.Client{Transport: answers(func() (int, string) { return code, text })}}
+			a.static.URL = &manifest.URL{Address: "http://manifests.example", Node: "n1", Client: &http.Client{Transport: answers(answer)}}
 			a.parts = append(a.parts, part{"static pods", func(ctx context.Context) error { return a.static.Run(ctx, a.running) }})
 		}}
 		n.run()
@@ -198,16 +206,16 @@ func TestPodsOfAURLRunAndFollowIt(t *testing.T) {
 		if first == nil || !core.PodReady(first) || first.Annotations["kubernetes.io/config.source"] != "http" {
 			t.Fatalf("mirror: got %+v, want a ready pod", first)
 		}
-		code = 503
+		say(503, staticWeb)
 		if p := n.after(time.Minute, "web-n1"); p == nil || p.UID != first.UID || n.containers() != 1 {
 			t.Errorf("while nobody answers: got %+v and %d containers", p, n.containers())
 		}
-		code, text = 200, strings.Replace(staticWeb, "image: x", "image: other", 1)
+		say(200, strings.Replace(staticWeb, "image: x", "image: other", 1))
 		second := n.after(21*time.Second, "web-n1")
 		if second == nil || second.UID == first.UID || second.Spec.Containers[0].Image != "other" || n.containers() != 1 {
 			t.Errorf("another answer: got %+v and %d containers", second, n.containers())
 		}
-		text = "{apiVersion: v1, kind: PodList, items: []}"
+		say(200, "{apiVersion: v1, kind: PodList, items: []}")
 		if p := n.after(21*time.Second, "web-n1"); p != nil || n.containers() != 0 {
 			t.Errorf("no pods any more: got %+v and %d containers", p, n.containers())
 		}

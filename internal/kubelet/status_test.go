@@ -80,14 +80,14 @@ func TestDeletionThatConflictsIsTriedAgain(t *testing.T) {
 		defer func() { n.end() }()
 		createPod(t, n.api, "web", `{containers: [{name: c, image: x}]}`)
 		n.pod("web")
-		deletePod(t, n.api, "web", 30)
 		var refused atomic.Bool
-		n.api.RefuseWith(func(r *client.Request) error {
-			if r.Verb == "delete" && refused.CompareAndSwap(false, true) {
+		n.api.RefuseWith(func(r *client.Request) error { // the agent's deletion, which is the last one
+			if grace := r.Delete.GracePeriodSeconds; r.Verb == "delete" && grace != nil && *grace == 0 && refused.CompareAndSwap(false, true) {
 				return apierrors.NewConflict(r.Def.GroupResource(), r.Name, errors.New("the object has been modified"))
 			}
 			return nil
 		})
+		deletePod(t, n.api, "web", 30)
 		if p := n.after(5*time.Second, "web"); p != nil || !refused.Load() {
 			t.Errorf("got %+v, refused %v, want no pod", p, refused.Load())
 		}

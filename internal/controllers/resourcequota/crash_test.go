@@ -149,8 +149,8 @@ func (u *user) act() {
 	case 7:
 		err = maps.Delete(u.Context(), "default", meta.Name, metav1.DeleteOptions{})
 	case 8:
-		patch := fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","spec":{"type":"%s","ports":[{"port":1,"name":"a"},{"port":2,"name":"b"}]}}`,
-			[]string{"ClusterIP", "NodePort"}[u.rng.IntN(2)])
+		patch := fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"%s"},"spec":{"type":"%s","ports":[{"port":1,"name":"a"},{"port":2,"name":"b"}]}}`,
+			meta.Name, []string{"ClusterIP", "NodePort"}[u.rng.IntN(2)])
 		_, err = services.Patch(u.Context(), "default", meta.Name, "", client.Patch{Type: "application/apply-patch+yaml", FieldManager: "test", Data: []byte(patch)})
 	case 9:
 		err = services.Delete(u.Context(), "default", meta.Name, metav1.DeleteOptions{})

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -101,7 +102,9 @@ func register(ctx context.Context, socket string, handlers map[string]Handler) (
 	case refused != nil:
 		return p, refused // it is of no matter whether it has heard why
 	case err != nil:
-		handlers[p.Type].Deregister(p)
+		if ctx.Err() == nil || errors.Is(context.Cause(ctx), errGone) { // else the agent ends, and finds it again (G3)
+			handlers[p.Type].Deregister(p)
+		}
 		return p, fmt.Errorf("RegisterPlugin error -- failed to send registration status at socket %s, err: %w", socket, err)
 	}
 	return p, nil

@@ -117,7 +117,7 @@ func TestEtcdOfOthersIsReachedAsItIsTold(t *testing.T) {
 	address, _ := plainEtcd(t, ca, t.TempDir())
 	var asked atomic.Pointer[string]
 	r := runRemote(t, ca, address, func(o *RemoteOptions) {
-		o.Servers = []string{strings.Replace(address, "127.0.0.1", "localhost", 1)} // a name, which is for who connects to resolve
+		o.Servers = []string{strings.Replace(address, "127.0.0.1", "member", 1)} // the name that its certificate is for, which is for who connects to resolve
 		o.Dial = func(ctx context.Context, network, to string) (net.Conn, error) {
 			asked.Store(&to)
 			return (&net.Dialer{}).DialContext(ctx, network, strings.TrimPrefix(address, "https://"))
@@ -126,8 +126,8 @@ func TestEtcdOfOthersIsReachedAsItIsTold(t *testing.T) {
 	if _, err := r.Txn(within(t), store.Txn{Ops: []store.Op{{Key: "/a", Value: []byte("1")}}}); err != nil {
 		t.Fatal(err)
 	}
-	if to := asked.Load(); to == nil || !strings.HasPrefix(*to, "localhost:") {
-		t.Errorf("asked to connect to %v, want localhost and the port of %s", to, address)
+	if to := asked.Load(); to == nil || !strings.HasPrefix(*to, "member:") {
+		t.Errorf("asked to connect to %v, want member and the port of %s", to, address)
 	}
 }
 

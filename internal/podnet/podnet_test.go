@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -71,27 +74,52 @@ func (n *node) ensure() {
 	})
 }
 
-// plugins unpacks the CNI plugins that travel inside the program, or skips the test.
+// plugins unpacks the CNI plugins that travel inside the program, or skips the test. All programs are
+// packed as one, in the order of their manifest.
 func plugins(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	for _, name := range []string{"bridge", "host-local"} {
-		packed, err := os.ReadFile(filepath.Join("..", "container", "embedded", name+".zst"))
-		if err != nil {
-			t.Skipf("the CNI plugins have not been built: %v", err)
+	const embedded = "../container/embedded"
+	packed, err := os.Open(filepath.Join(embedded, "programs.zst"))
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("the CNI plugins have not been built: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	manifest, err := os.ReadFile(filepath.Join(embedded, "manifest"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := zstd.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	dir, missing := t.TempDir(), []string{"bridge", "host-local"}
+	for line := range strings.Lines(string(manifest)) {
+		f := strings.Fields(line) // hash, size, name and package of a program
+		if len(f) != 4 || f[3] != "programs" || len(missing) == 0 {
+			continue
 		}
-		r, err := zstd.NewReader(nil)
+		size, err := strconv.ParseInt(f[1], 10, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		program, err := r.DecodeAll(packed, nil)
-		r.Close()
-		if err != nil {
-			t.Fatalf("unpack %s: %v", name, err)
+		program := make([]byte, size)
+		if _, err := io.ReadFull(r, program); err != nil {
+			t.Fatalf("unpack %s: %v", f[2], err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), program, 0o755); err != nil {
+		if !slices.Contains(missing, f[2]) {
+			continue
+		}
+		missing = slices.DeleteFunc(missing, func(name string) bool { return name == f[2] })
+		if err := os.WriteFile(filepath.Join(dir, f[2]), program, 0o755); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if len(missing) > 0 {
+		t.Fatalf("%q are not among the programs that have been built", missing)
 	}
 	return dir
 }

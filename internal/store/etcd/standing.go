@@ -113,7 +113,7 @@ type questions struct {
 	ask    atomic.Pointer[Ask]
 	held   atomic.Uint64 // how many had an answer that holds
 	left   atomic.Uint64 // how many were left to raft
-	paused atomic.Int64 // until when, in nanoseconds since began
+	paused atomic.Int64  // until when, in nanoseconds since began
 	began  time.Time
 	place  chan struct{} // has room for the one that is under way: those who come meanwhile share the next
 

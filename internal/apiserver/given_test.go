@@ -75,13 +75,7 @@ func TestMetricsTellWhichNodePortsWereWrong(t *testing.T) {
 		}
 		ops = append(ops, store.Op{Key: prefix + name, Value: value})
 	}
-	res, err := f.store.Txn(t.Context(), store.Txn{Ops: ops})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.o.Caches.Cache(core.Services.Def).WaitRev(t.Context(), res.Rev); err != nil {
-		t.Fatal(err)
-	}
+	f.behind(ops...)
 	if err := f.writes.Repair(t.Context(), f.o.Defs); err != nil {
 		t.Fatal(err)
 	}

@@ -229,13 +229,7 @@ func TestAllocationsThatNothingUsesAreGivenUp(t *testing.T) {
 	f.must(201, "POST", services, named("gone", "10.96.0.77"))
 	f.must(201, "POST", services, named("stays", "10.96.0.78"))
 	// Somebody deletes one behind the server's back.
-	res, err := f.store.Txn(t.Context(), store.Txn{Ops: []store.Op{{Key: "/registry/services/specs/default/gone"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.o.Caches.Cache(core.Services.Def).WaitRev(t.Context(), res.Rev); err != nil {
-		t.Fatal(err)
-	}
+	f.behind(store.Op{Key: "/registry/services/specs/default/gone"})
 	// The server may have looked already, if it came to that late.
 	if err := f.writes.Repair(t.Context(), f.o.Defs); err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kemudi/kemudi/internal/api"
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/apiserver/discovery"
 	"github.com/kemudi/kemudi/internal/apiserver/h2"
 	"github.com/kemudi/kemudi/internal/auth/pki"
@@ -207,6 +208,18 @@ func (f *fixture) ask(method, path, body string, headers ...string) *httptest.Re
 		f.tb.Fatal(err)
 	}
 	return w
+}
+
+// behind writes to the store behind the server's back, and waits until the cache of Services has seen that.
+func (f *fixture) behind(ops ...store.Op) {
+	f.tb.Helper()
+	res, err := f.store.Txn(f.tb.Context(), store.Txn{Ops: ops})
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	if err := f.o.Caches.Cache(core.Services.Def).WaitRev(f.tb.Context(), res.Rev); err != nil {
+		f.tb.Fatal(err)
+	}
 }
 
 // must is ask for a request that has to succeed with the code.

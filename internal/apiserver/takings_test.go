@@ -79,15 +79,7 @@ func TestAllocationsFromBeforeAddressesWereObjectsAreReplaced(t *testing.T) {
 	f.must(201, "POST", servicesPath, serviceAt("web", `"clusterIP":"10.96.0.77",`))
 	// As an earlier release has left it.
 	const old = "/registry/kemudi/claims/clusterip/10.96.0.77"
-	res, err := f.store.Txn(t.Context(), store.Txn{Ops: []store.Op{
-		{Key: "/registry/ipaddresses/10.96.0.77"}, {Key: old, Value: []byte("/registry/services/specs/default/web")},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.o.Caches.Cache(core.Services.Def).WaitRev(t.Context(), res.Rev); err != nil {
-		t.Fatal(err)
-	}
+	f.behind(store.Op{Key: "/registry/ipaddresses/10.96.0.77"}, store.Op{Key: old, Value: []byte("/registry/services/specs/default/web")})
 	if err := f.writes.Repair(t.Context(), f.o.Defs); err != nil {
 		t.Fatal(err)
 	}

@@ -150,14 +150,21 @@ func TestServerTakesOverWhatTheClusterIsLike(t *testing.T) {
 	}
 }
 
-func TestLastServerOfALostMajorityGoesOnAlone(t *testing.T) {
-	t.Parallel()
+// oneOfTwo are two servers, of which the second has stopped after something was written.
+func oneOfTwo(t *testing.T) (runs, stopped *oneServer) {
+	t.Helper()
 	first := newOneServer(t, "n0").start()
 	second := newOneServer(t, "n1").by(first, first.token(up.TokenOptions{Server: true})).start()
 	first.write("both")
 	if err := second.stop(); err != nil {
 		t.Error(err)
 	}
+	return first, second
+}
+
+func TestLastServerOfALostMajorityGoesOnAlone(t *testing.T) {
+	t.Parallel()
+	first, _ := oneOfTwo(t)
 	machine := first.o.Machine
 	if err := Recover(t.Context(), machine); err == nil || !strings.Contains(err.Error(), "stop it first (kemudi down)") {
 		t.Errorf("while it runs: got %v", err)
@@ -201,12 +208,7 @@ func TestLastServerOfALostMajorityGoesOnAlone(t *testing.T) {
 // the one that stays is started anew.
 func TestTheRemovalOfTheOtherOfTwoCountsAtTheNextStart(t *testing.T) {
 	t.Parallel()
-	first := newOneServer(t, "n0").start()
-	second := newOneServer(t, "n1").by(first, first.token(up.TokenOptions{Server: true})).start()
-	first.write("both")
-	if err := second.stop(); err != nil {
-		t.Error(err)
-	}
+	first, second := oneOfTwo(t)
 	if _, err := up.RemoveMember(t.Context(), first.access(), "n1"); err == nil || !strings.Contains(err.Error(), "kemudi member recover") {
 		t.Errorf("remove the other one of two: got %v", err)
 	}

@@ -10,13 +10,14 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kemudi/kemudi/internal/auth/pki"
 )
 
 // Every is how often a URL is asked, as upstream does.
@@ -72,7 +73,10 @@ func (u *URL) Fetch(ctx context.Context) (changed bool, err error) {
 	if err := u.take(data); err != nil {
 		return false, fmt.Errorf("manifests of %s: %w", u.Address, err)
 	}
-	if err := u.keep(data); err != nil {
+	if u.Kept == "" {
+		return true, nil
+	}
+	if err := pki.WriteFile(u.Kept, data); err != nil {
 		return true, fmt.Errorf("keep manifests of %s: %w", u.Address, err)
 	}
 	return true, nil
@@ -164,25 +168,6 @@ func (u *URL) take(data []byte) error {
 		pods = append(pods, pod)
 	}
 	u.last, u.pods = data, pods
-	return nil
-}
-
-// keep writes an answer to the file.
-func (u *URL) keep(data []byte) error {
-	if u.Kept == "" {
-		return nil
-	}
-	fresh, err := os.CreateTemp(filepath.Dir(u.Kept), ".manifests-")
-	if err != nil {
-		return err
-	}
-	_, err = fresh.Write(data)
-	if err = errors.Join(err, fresh.Close()); err == nil {
-		err = os.Rename(fresh.Name(), u.Kept)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(fresh.Name()))
-	}
 	return nil
 }
 

@@ -90,59 +90,63 @@ type standings struct {
 	s  *server
 	mu struct {
 		sync.Mutex
-		lines map[string]net.Conn // by the servers' URLs
-		last  string              // whose answer was of use; "": nobody's
+		lines map[uint64]net.Conn // by the members at their other ends
 		over  bool
 	}
 }
 
 var errNoMoreQuestions = errors.New("this server stops")
 
-// ask asks the server that has one of the other's hosts. There is one question at a time, of a
-// bounded time each: those who come meanwhile share the next one.
+// ask asks a member, by the connection that is kept to it. It may have been given up at the other end. There
+// is one question at a time, of a bounded time each: those who come meanwhile share the next one.
 func (a *standings) ask(ctx context.Context, of etcd.Other) (etcd.Standing, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	servers := (nodes{a.s}).others()
-	if i := slices.Index(servers, a.mu.last); i > 0 {
-		servers[0], servers[i] = servers[i], servers[0]
-	}
-	for _, server := range servers {
-		at, err := url.Parse(server)
-		if err != nil || !slices.Contains(of.Hosts, at.Hostname()) {
-			continue
+	if kept := a.mu.lines[of.Asked]; kept != nil {
+		said, err := inquire(ctx, kept)
+		if err == nil && said.Member == of.Asked {
+			return said, nil
 		}
-		at.Path, at.RawQuery = standingPath, url.Values{"asker": {strconv.FormatUint(of.Asker, 16)}}.Encode()
-		said, err := a.question(ctx, server, at)
-		if err != nil {
+		a.drop(of.Asked)
+		if ctx.Err() != nil {
 			return said, fmt.Errorf("ask how far the store is: %w", err)
 		}
-		if said.Pairs(of.Asker) { // else it may be another server of that machine
-			a.mu.last = server
-			return said, nil
-		}
 	}
-	return etcd.Standing{}, fmt.Errorf("no server at %v leads the store, or follows who asks", of.Hosts)
+	return a.find(ctx, of)
 }
 
-// question asks one server, by the connection that is kept to it. It may have been given up at the other end.
-func (a *standings) question(ctx context.Context, server string, at *url.URL) (etcd.Standing, error) {
-	if kept := a.mu.lines[server]; kept != nil {
-		said, err := inquire(ctx, kept)
-		if err == nil {
-			return said, nil
-		}
-		_ = kept.Close()
-		delete(a.mu.lines, server)
-		if ctx.Err() != nil {
-			return said, err
-		}
-	}
+// find asks the servers on the machines of a member, until it is the one that answers, and keeps the connections.
+func (a *standings) find(ctx context.Context, of etcd.Other) (etcd.Standing, error) {
 	if a.mu.over {
 		return etcd.Standing{}, errNoMoreQuestions
 	}
-	call := rawconn.Caller{CA: a.s.pki.CA.Pool(), Certificate: a.s.pki.KubeletClientCertificate}
-	conn, _, err := call.Call(ctx, at, http.Header{"Upgrade": {standingProtocol}})
+	var hosts []string
+	for _, peer := range of.Peers {
+		if at, err := url.Parse(peer); err == nil {
+			hosts = append(hosts, at.Hostname())
+		}
+	}
+	for _, server := range (nodes{a.s}).others() {
+		at, err := url.Parse(server)
+		if err != nil || !slices.Contains(hosts, at.Hostname()) {
+			continue
+		}
+		at.Path, at.RawQuery = standingPath, url.Values{"asker": {strconv.FormatUint(of.Asker, 16)}}.Encode()
+		said, err := a.call(ctx, at)
+		if err != nil {
+			return said, fmt.Errorf("ask how far the store is: %w", err)
+		}
+		if said.Member == of.Asked { // else it is another server of that machine
+			return said, nil
+		}
+	}
+	return etcd.Standing{}, fmt.Errorf("no server at %v is member %x of the store", hosts, of.Asked)
+}
+
+// call asks by a new connection, which is kept.
+func (a *standings) call(ctx context.Context, at *url.URL) (etcd.Standing, error) {
+	caller := rawconn.Caller{CA: a.s.pki.CA.Pool(), Certificate: a.s.pki.KubeletClientCertificate}
+	conn, _, err := caller.Call(ctx, at, http.Header{"Upgrade": {standingProtocol}})
 	if err != nil {
 		return etcd.Standing{}, err
 	}
@@ -151,11 +155,20 @@ func (a *standings) question(ctx context.Context, server string, at *url.URL) (e
 		_ = conn.Close()
 		return said, err
 	}
+	a.drop(said.Member)
 	if a.mu.lines == nil {
-		a.mu.lines = map[string]net.Conn{}
+		a.mu.lines = map[uint64]net.Conn{}
 	}
-	a.mu.lines[server] = conn
+	a.mu.lines[said.Member] = conn
 	return said, nil
+}
+
+// drop closes the connection to a member, if there is one.
+func (a *standings) drop(member uint64) {
+	if kept := a.mu.lines[member]; kept != nil {
+		_ = kept.Close()
+		delete(a.mu.lines, member)
+	}
 }
 
 // inquire asks by a connection, for as long as ctx says.
@@ -180,8 +193,7 @@ func (a *standings) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.mu.over = true
-	for server, conn := range a.mu.lines {
-		_ = conn.Close()
-		delete(a.mu.lines, server)
+	for member := range a.mu.lines {
+		a.drop(member)
 	}
 }

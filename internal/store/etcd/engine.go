@@ -26,7 +26,7 @@ type engine interface {
 	bound(ctx context.Context) (context.Context, context.CancelFunc, error)
 	// txn bounds itself.
 	txn(ctx context.Context, t *etcdserverpb.TxnRequest) (*etcdserverpb.TxnResponse, error)
-	// rev is the revision of the whole cluster, no older than the call.
+	// rev is the revision of the whole cluster, no older than the call. It bounds itself.
 	rev(ctx context.Context) (int64, error)
 	// keepAlive lets a lease begin anew.
 	keepAlive(ctx context.Context, id clientv3.LeaseID) error
@@ -62,11 +62,16 @@ func (sp *spell) read(ctx context.Context, f func(ctx context.Context) error) er
 		return err
 	}
 	defer cancel()
+	return because(ctx, again(ctx, f))
+}
+
+// again calls f, and once more if the leader of others has changed meanwhile.
+func again(ctx context.Context, f func(ctx context.Context) error) error {
 	retry := task.Backoff{Initial: leaderRetry, Max: 10 * leaderRetry, Jitter: 0.1}
 	for {
 		err := f(ctx)
 		if !oneOf(err, leaderChanged) || task.Sleep(ctx, retry.Next()) != nil {
-			return because(ctx, err)
+			return err
 		}
 	}
 }

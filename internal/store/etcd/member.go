@@ -139,12 +139,22 @@ func (m *member) txn(ctx context.Context, t *etcdserverpb.TxnRequest) (*etcdserv
 // rev asks the leader how far the log is, and waits until this member has come so far. It is
 // asked once for all who wait.
 func (m *member) rev(ctx context.Context) (int64, error) {
-	if index, ok := m.index(ctx); ok {
-		err := m.appliedTo(ctx, index)
-		return m.srv.KV().Rev(), err
+	index, ok := m.index(ctx)
+	if ok && m.srv.AppliedIndex() >= index {
+		return m.srv.KV().Rev(), nil // as a rule: then nothing has to be bounded, which costs more than the rest
 	}
-	if err := m.srv.LinearizableReadNotify(ctx); err != nil {
+	ctx, cancel, err := m.bound(ctx)
+	if err != nil {
 		return 0, err
+	}
+	defer cancel()
+	if ok {
+		err = m.appliedTo(ctx, index)
+	} else {
+		err = m.srv.LinearizableReadNotify(ctx)
+	}
+	if err != nil {
+		return 0, because(ctx, err)
 	}
 	return m.srv.KV().Rev(), nil
 }

@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"net/url"
 	"runtime"
 	"slices"
 	"sync"
@@ -49,10 +48,6 @@ func standingOf(st raft.Status, applied, other uint64) Standing {
 	return s
 }
 
-// Pairs reports whether a member can have been meant that knows itself to be with another one, as its
-// leader or as one who follows it.
-func (s Standing) Pairs(with uint64) bool { return s.Leads || s.Follows == with }
-
 // agreed is how far the log was agreed upon, for a member that has asked another one: if they are the
 // leader and one who follows it, neither has gone on to another term since the question, as what was
 // said and the status now say.
@@ -71,8 +66,8 @@ func (s Standing) agreed(now raft.Status, applied uint64) (index uint64, ok bool
 
 // Other is who is asked.
 type Other struct {
-	Asker uint64 // the member that asks
-	Hosts []string
+	Asker, Asked uint64   // members
+	Peers        []string // the URLs by which the asked one is known to others
 }
 
 // Ask asks another member for its [Server.Standing].
@@ -199,12 +194,7 @@ func (m *member) inquire(ctx context.Context, ask Ask) (index uint64, ok bool) {
 			m.partners.Add(1)
 		}
 	}()
-	of := Other{Asker: uint64(m.srv.MemberID())}
-	for _, peer := range at.PeerURLs {
-		if u, err := url.Parse(peer); err == nil && !slices.Contains(of.Hosts, u.Hostname()) {
-			of.Hosts = append(of.Hosts, u.Hostname())
-		}
-	}
+	of := Other{Asker: uint64(m.srv.MemberID()), Asked: uint64(at.ID), Peers: at.PeerURLs}
 	s, err := ask(ctx, of)
 	if err != nil {
 		return 0, false
@@ -228,9 +218,6 @@ func (m *member) partner() *membership.Member {
 
 // appliedTo waits until this member has come so far.
 func (m *member) appliedTo(ctx context.Context, index uint64) error {
-	if m.srv.AppliedIndex() >= index {
-		return nil
-	}
 	select {
 	case <-m.srv.ApplyWait(index):
 		return nil

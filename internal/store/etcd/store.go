@@ -72,7 +72,7 @@ func (s *Store) Rev(ctx context.Context) (int64, error) {
 	}
 	defer s.leave(sp)
 	var rev int64
-	err = sp.read(ctx, func(ctx context.Context) (err error) {
+	err = again(ctx, func(ctx context.Context) (err error) {
 		rev, err = sp.rev(ctx)
 		return err
 	})

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -34,7 +35,8 @@ type Lane struct {
 	remainder []byte // what the source has given and the client has no room for
 	ended     bool   // the source has given all
 
-	done chan struct{}
+	done     chan struct{}
+	reminded atomic.Bool // since the source was told
 
 	// All below is guarded by the lock of lanes.
 	window  int64 // how much the client takes of the stream
@@ -47,6 +49,7 @@ type Lane struct {
 	blocked bool  // there is a remainder, and no window
 	closed  bool
 	err     error // why it was closed
+	reminds bool  // wants to be reminded
 	limit   time.Duration
 	until   time.Time // when the remainder must have been sent; zero: there is none
 	late    *time.Timer
@@ -140,6 +143,13 @@ func (l *Lane) Follow(source Source, written int64, limit time.Duration) {
 // Wake says that the source may have something. It does not block, and may be
 // called under any lock.
 func (l *Lane) Wake() { l.of.woken(l) }
+
+// Remind has the source be asked every so often, which is the same for all lanes: with those of the connection's other lanes
+// that want it, so that what they have to say then is sent at once.
+func (l *Lane) Remind(every time.Duration) { l.of.remind(l, every) }
+
+// Reminded reports whether the time of [Lane.Remind] has come since the last call.
+func (l *Lane) Reminded() bool { return l.reminded.Swap(false) }
 
 // Done is closed when the source has ended and all of it is on its way, or when
 // nothing more can be sent.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -528,6 +529,58 @@ func TestLaneThatIsClosedWithinAPartIsNotWhole(t *testing.T) {
 	if err := <-ends; err == nil {
 		t.Error("got no error, want one")
 	}
+}
+
+// TestLanesAreRemindedAtOnce, whenever they began, and nobody is woken for those that have ended.
+func TestLanesAreRemindedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 8
+		var s lanes
+		var wakes atomic.Int64
+		s.init(nil, func() { wakes.Add(1) })
+		s.mu.shared, s.mu.ours = true, 1<<20
+		defer s.close()
+		filled := func() (lanes int) {
+			wakes.Store(0)
+			return strings.Count(s.fill(new(bytes.Buffer)).String(), "reminded")
+		}
+		var open []*Lane
+		for i := range many {
+			l := s.add(uint32(2*i + 1))
+			l.begun = true
+			l.Remind(time.Minute)
+			l.Follow(func(dst []byte) ([]byte, error) {
+				if l.Reminded() {
+					dst = append(dst, "reminded"...)
+				}
+				return dst, nil
+			}, 0, laneLimit)
+			open = append(open, l)
+			time.Sleep(time.Second)
+		}
+		if n := filled(); n != 0 {
+			t.Errorf("%d of %d lanes were reminded at once", n, many)
+		}
+		for _, left := range []int{many, many, 1, 0, 0} {
+			for _, l := range open[left:] {
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			open = open[:left]
+			time.Sleep(time.Minute)
+			woken := wakes.Load()
+			if n := filled(); n != left || woken != int64(min(left, 1)) {
+				t.Errorf("in a minute %d of %d lanes were reminded, by %d calls", n, left, woken)
+			}
+		}
+		l := s.add(99)
+		l.Remind(time.Minute)
+		time.Sleep(time.Minute + time.Second)
+		if !l.Reminded() {
+			t.Error("a lane after all others have ended was not reminded")
+		}
+	})
 }
 
 func TestNoLaneWithoutRoomOrHTTP2(t *testing.T) {

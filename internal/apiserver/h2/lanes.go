@@ -14,7 +14,9 @@ type lanes struct {
 	wake  func() // has fill called, by the goroutine that sends
 	pace  *Pace
 	timer *time.Timer
-	much  func() // told each time that much was sent to clients that take much at a time
+	// reminder is nil until a lane wants to be reminded.
+	reminder *time.Timer
+	much     func() // told each time that much was sent to clients that take much at a time
 
 	// Of the goroutine that sends.
 	round []*Lane   // whose turn it is
@@ -30,6 +32,7 @@ type lanes struct {
 		first        int64            // what a stream may be sent to begin with
 		ours, theirs int64            // what lanes and server may send of the connection's window
 		since        int64            // bytes that were sent since much was told
+		reminds      bool             // reminder will remind the lanes that want it
 		shared       bool             // the window is large enough for both
 	}
 }
@@ -93,6 +96,42 @@ func (s *lanes) woken(l *Lane) {
 	defer s.mu.Unlock()
 	if l.started && !l.blocked {
 		s.queueLocked(l)
+	}
+}
+
+// remind reminds a lane from now on, together with the others that want it.
+func (s *lanes) remind(l *Lane, every time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.reminds = true
+	if s.mu.reminds || !s.mu.shared {
+		return
+	}
+	s.mu.reminds = true
+	if s.reminder == nil {
+		s.reminder = time.AfterFunc(every, func() { s.remindAll(every) })
+	} else {
+		s.reminder.Reset(every)
+	}
+}
+
+// remindAll reminds all lanes that want it, and goes on while there are any.
+func (s *lanes) remindAll(every time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.reminds = false
+	for _, l := range s.mu.open {
+		if !l.reminds {
+			continue
+		}
+		s.mu.reminds = true
+		l.reminded.Store(true)
+		if l.started && !l.blocked {
+			s.queueLocked(l)
+		}
+	}
+	if s.mu.reminds {
+		s.reminder.Reset(every)
 	}
 }
 
@@ -377,6 +416,9 @@ func (s *lanes) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.shared = false // no more are opened
+	if s.reminder != nil {
+		s.reminder.Stop()
+	}
 	for _, l := range s.mu.open {
 		s.finishLocked(l, nil)
 	}

@@ -26,9 +26,9 @@ type lane struct {
 	news   func() ([]cache.Event, error)
 	many   bool // they are the initial ones
 
-	bookmarkDue, timeUp atomic.Bool
-	due, end            *time.Timer // set these; due is nil if there are no bookmarks
-	left                func() bool // ends the wait for the client to go
+	timeUp atomic.Bool
+	end    *time.Timer // sets it
+	left   func() bool // ends the wait for the client to go
 
 	// later wakes the lane after minor changes, if nothing else has; waits says that it will.
 	later *time.Timer
@@ -57,8 +57,7 @@ func (f *lane) run(ctx context.Context, lasts time.Duration) {
 	})
 	f.end.Reset(lasts)
 	if f.w.c.List.AllowWatchBookmarks {
-		f.due = stopped(f.bookmark)
-		f.due.Reset(bookmarkEvery)
+		f.lane.Remind(bookmarkEvery)
 	}
 	f.left = context.AfterFunc(ctx, f.lane.End)
 	f.w.cursor.Notify(f.lane.Wake, f.wakeLater)
@@ -70,17 +69,6 @@ func stopped(f func()) *time.Timer {
 	t := time.AfterFunc(forever, f)
 	t.Stop()
 	return t
-}
-
-// bookmark has a bookmark sent, and the next one in time.
-func (f *lane) bookmark() {
-	select {
-	case <-f.lane.Done():
-	default:
-		f.bookmarkDue.Store(true)
-		f.lane.Wake()
-		f.due.Reset(bookmarkEvery)
-	}
 }
 
 // wakeLater says that there is something that nobody waits for.
@@ -99,7 +87,7 @@ func (f *lane) close() {
 	if f.lane.Close() != nil {
 		f.w.events.CutOff()
 	}
-	for _, t := range []*time.Timer{f.later, f.end, f.due} {
+	for _, t := range []*time.Timer{f.later, f.end} {
 		if t != nil { // nil: it has not run
 			t.Stop()
 		}
@@ -173,7 +161,7 @@ func (f *lane) fetch() (err error) {
 // atRest adds the bookmark that is due when all events were added: it says that they were.
 func (f *lane) atRest() error {
 	up := f.timeUp.Load()
-	if due := f.bookmarkDue.Swap(false); due || up && f.w.c.List.AllowWatchBookmarks {
+	if due := f.lane.Reminded(); due || up && f.w.c.List.AllowWatchBookmarks {
 		if rev := f.w.cursor.Rev(); rev > 0 {
 			if err := f.w.events.Bookmark(rev, false); err != nil { // after the last the next watch can go on
 				return err

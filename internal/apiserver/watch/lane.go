@@ -38,8 +38,8 @@ type lane struct {
 // Minor changes are told so long after the first of them at most, and not by all watches at
 // the same time.
 const (
-	minorLeast = time.Second
-	minorMost  = 3 * time.Second
+	minorLeast = 5 * time.Second
+	minorMost  = 15 * time.Second
 )
 
 // turnMost is how much is appended at a time: what fits into a frame, if that is

@@ -14,6 +14,7 @@ import (
 // TestHeartbeatsOfNodesAreToldInTheirOrder: those that nobody waits for come with what
 // somebody does, and by themselves as well.
 func TestHeartbeatsOfNodesAreToldInTheirOrder(t *testing.T) {
+	t.Parallel() // it waits for a while
 	over(t, func(t *testing.T, transport func(t *testing.T) *http.Transport) {
 		f := newFixture(t)
 		base := "https://" + f.serveTLS()

@@ -26,6 +26,13 @@ func testLiveness(t *testing.T, c *cluster) {
 		c.awaitEvent(t, ns, "exec", "Unhealthy", "Liveness probe failed: cat: can't open '/tmp/health': No such file or directory")
 		c.awaitEvent(t, ns, "exec", "Killing", "Container c failed liveness probe, will be restarted")
 	})
+	t.Run("command that hangs", func(t *testing.T) {
+		t.Parallel()
+		trace.Proves(t, "PLC-022", "PLC-028", "PLC-077")
+		pod("hangs", "image: kemudi.local/busybox:1, command: [sleep, '1000'], livenessProbe: {exec: {command: [sleep, '500']}, periodSeconds: 1, timeoutSeconds: 1, failureThreshold: 3}")
+		c.awaitEvent(t, ns, "hangs", "Unhealthy", `Liveness probe failed: command timed out: "sleep 500" timed out after 1s`)
+		c.await(t, ns, "hangs", hasRestarted(1))
+	})
 	t.Run("failing web server", func(t *testing.T) {
 		t.Parallel()
 		trace.Proves(t, "PLC-024", "PLC-074", "PLC-076", "C-306")

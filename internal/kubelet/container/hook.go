@@ -92,8 +92,8 @@ func ask(client *http.Client, req *http.Request) error {
 func (r *Runner) Exec(ctx context.Context, id string, command []string, timeout time.Duration) (string, int32, error) {
 	seconds := int64((timeout + time.Second - 1) / time.Second)
 	resp, err := r.Runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: seconds})
-	if status.Code(err) == codes.DeadlineExceeded {
-		return "", 0, context.DeadlineExceeded
+	if status.Code(err) == codes.DeadlineExceeded || err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return "", 0, context.DeadlineExceeded // also where the runtime has other words for being given up
 	}
 	if err != nil {
 		return "", 0, err

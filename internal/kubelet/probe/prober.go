@@ -42,9 +42,18 @@ type Target struct {
 	Timeout     time.Duration
 }
 
+// spare is how much longer than its command an exec probe may take. The time of a command
+// begins when it runs, and it is the runtime that ends it and says so: to give up at the same
+// moment would be not to hear of that.
+const spare = 2 * time.Minute
+
 // Probe carries out one probe. output is for people.
 func (p *Prober) Probe(ctx context.Context, h *v1.ProbeHandler, t Target) (r Result, output string) {
-	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
+	limit := t.Timeout
+	if h.Exec != nil {
+		limit += spare
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	switch {
 	case h.Exec != nil:

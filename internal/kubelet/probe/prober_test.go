@@ -134,6 +134,23 @@ func TestExecProbeGoesByTheExitCode(t *testing.T) {
 	check(t, &v1.ProbeHandler{}, tg, want{"nothing", Unknown, "missing probe handler"})
 }
 
+// TestCommandsOutOfTimeAreEndedByTheRuntime gives the runtime the time of the command, and itself
+// more than that: who gave up together with it would take a command that hangs for a probe that could not be made.
+func TestCommandsOutOfTimeAreEndedByTheRuntime(t *testing.T) {
+	tg := target("")
+	var given, left time.Duration
+	p := &Prober{Exec: func(ctx context.Context, _ string, _ []string, timeout time.Duration) (string, int32, error) {
+		deadline, _ := ctx.Deadline()
+		given, left = timeout, time.Until(deadline)
+		return "", 0, context.DeadlineExceeded
+	}}
+	trace.Proves(t, "PLC-022", "PLC-028", "PLC-077")
+	r, out := p.Probe(t.Context(), &v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"hang"}}}, tg)
+	if r != Failure || given != tg.Timeout || left < tg.Timeout+time.Minute {
+		t.Errorf("got result %v (%s), %s for the command and %s for the call, want a failure, %s and at least a minute more", r, out, given, left, tg.Timeout)
+	}
+}
+
 func TestTCPProbeWantsAnOpenPort(t *testing.T) {
 	trace.Proves(t, "PLC-023")
 	l, err := net.Listen("tcp", "127.0.0.1:0")

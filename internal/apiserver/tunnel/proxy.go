@@ -133,6 +133,9 @@ func (t *Tunnels) address(node string, at named) (target, error) {
 	}
 	host := ip
 	if at.port != "" {
+		if _, err := strconv.ParseUint(at.port, 10, 16); err != nil { // names are for the ports of services
+			return target{}, apierrors.NewBadRequest(fmt.Sprintf("invalid port %q", at.port))
+		}
 		host = net.JoinHostPort(ip, at.port)
 	} else if strings.Contains(ip, ":") {
 		host = "[" + ip + "]"

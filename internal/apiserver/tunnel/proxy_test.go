@@ -153,6 +153,24 @@ func TestProxyReachesOnlyAddressesBeyondThisMachine(t *testing.T) {
 	}
 }
 
+// TestProxyWantsNumbersAsPortsOfPodsAndNodes asks for ports that are none, of which no URL can be made.
+func TestProxyWantsNumbersAsPortsOfPodsAndNodes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.pod("default", "pod", "10.1.2.3")
+	s.objects["node"] = &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node"},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.1.2.4"}}},
+	}
+	for _, port := range []string{"web", "-1", "65536", "80%20"} {
+		for name, def := range map[string]*resource.Def{"pod": core.Pods.Def, "https:pod": core.Pods.Def, "node": core.Nodes.Def} {
+			if got, want := s.ask(def, name+":"+port), fmt.Sprintf("400 invalid port %q", port); got != want {
+				t.Errorf("port %q of %s: got %s, want %s", port, name, got, want)
+			}
+		}
+	}
+}
+
 func TestServiceIsProxiedToItsPodsAlone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

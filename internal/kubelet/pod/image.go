@@ -30,7 +30,7 @@ func (w *ensureImage) note(x *Actor, err error) {
 	}
 	if err == nil {
 		x.o.Images[w.container.Name] = podstep.Image{
-			Attempt: w.attempt, Ref: w.got.Ref, UID: w.got.UID, User: w.got.User,
+			Name: w.container.Image, Attempt: w.attempt, Ref: w.got.Ref, UID: w.got.UID, User: w.got.User,
 			Reason: w.got.Reason, Message: w.got.Message, Retry: w.got.Retry,
 		}
 	}

@@ -190,7 +190,7 @@ func (s *step) ensureImage(c *v1.Container, k kind, sb *Sandbox) progress {
 	if s.doing(a) {
 		return pending
 	}
-	if im, ok := s.o.Images[c.Name]; ok && im.Attempt == attempt {
+	if im, ok := s.image(c, attempt); ok {
 		if im.Ref != "" {
 			return settled
 		}
@@ -201,6 +201,13 @@ func (s *step) ensureImage(c *v1.Container, k kind, sb *Sandbox) progress {
 	}
 	s.do(a)
 	return pending
+}
+
+// image is what came of the image of start number attempt of the container; ok is false if
+// it has not been seen to, or only to another than the spec has by now.
+func (s *step) image(c *v1.Container, attempt int) (im Image, ok bool) {
+	im, ok = s.o.Images[c.Name]
+	return im, ok && im.Attempt == attempt && im.Name == c.Image
 }
 
 // attempt is the number of the container's next start. Where no container is

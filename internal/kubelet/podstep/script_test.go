@@ -175,7 +175,7 @@ func (w *world) observe(t *testing.T, line string) {
 	case "sandbox":
 		w.observeSandbox(arg(1), arg(2))
 	case "image":
-		im := Image{Attempt: w.o.Doing["ensure-image "+arg(1)].Attempt, Ref: "sha256:" + arg(1)}
+		im := Image{Name: w.imageOf(arg(1)), Attempt: w.o.Doing["ensure-image "+arg(1)].Attempt, Ref: "sha256:" + arg(1)}
 		if len(f) > 2 {
 			im.Ref, im.Reason, im.Message, im.Retry = "", arg(2), text(3), w.now.Add(10*time.Second)
 		}
@@ -321,6 +321,22 @@ func duration(t *testing.T, s string) time.Duration {
 
 func (w *world) done(op Op, name string) {
 	delete(w.o.Doing, strings.TrimSpace(string(op)+" "+name))
+}
+
+// imageOf is what the spec has as the image of a container of any kind.
+func (w *world) imageOf(name string) string {
+	spec := &w.d.Pod.Spec
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		if c.Name == name {
+			return c.Image
+		}
+	}
+	for _, c := range spec.EphemeralContainers {
+		if c.Name == name {
+			return c.Image
+		}
+	}
+	return ""
 }
 
 func (w *world) observeSandbox(what, ip string) {

@@ -305,7 +305,7 @@ func (s *step) restarting(c *v1.Container, k kind, last *Container) *v1.Containe
 	if s.ending.yes || !s.mustRun(c, k, last, s.current()) {
 		return nil
 	}
-	if w := s.unpulled(c.Name, last.Attempt+1); w != nil {
+	if w := s.unpulled(c, last.Attempt+1); w != nil {
 		return w
 	}
 	if s.backoffOf(last) > 0 { // also while it is being started again, until it runs, and if the start fails
@@ -329,7 +329,7 @@ func (s *step) waiting(c *v1.Container, last *Container) *v1.ContainerStateWaiti
 	} else {
 		attempt = s.attempt(c.Name)
 	}
-	if w := s.unpulled(c.Name, attempt); w != nil {
+	if w := s.unpulled(c, attempt); w != nil {
 		return w
 	}
 	if w := s.unstarted(c.Name); w != nil {
@@ -342,8 +342,8 @@ func (s *step) waiting(c *v1.Container, last *Container) *v1.ContainerStateWaiti
 }
 
 // unpulled is what keeps the image of start number attempt of a container from being there.
-func (s *step) unpulled(name string, attempt int) *v1.ContainerStateWaiting {
-	if im, ok := s.o.Images[name]; ok && im.Attempt == attempt && im.Reason != "" {
+func (s *step) unpulled(c *v1.Container, attempt int) *v1.ContainerStateWaiting {
+	if im, ok := s.image(c, attempt); ok && im.Reason != "" {
 		return &v1.ContainerStateWaiting{Reason: im.Reason, Message: im.Message}
 	}
 	return nil

@@ -198,6 +198,7 @@ type Container struct {
 
 // Image is the outcome of making sure that a container's image is there.
 type Image struct {
+	Name    string // as the container's spec had it: people may put another there meanwhile
 	Attempt int    // of the container it was made ready for
 	Ref     string // what to start; empty if it failed
 	UID     *int64 // the user it runs as, by number or name

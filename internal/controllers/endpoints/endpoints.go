@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,7 +45,9 @@ var Controller = controller.New(controller.Spec[*corev1.Service]{
 		controller.Create(core.Endpoints.Def), controller.Update(core.Endpoints.Def), controller.Delete(core.Endpoints.Def),
 	},
 	Setup: func(k *controller.Kit) controller.Reconciler[*corev1.Service] {
-		return &reconciler{k: k, pods: controller.For(k, core.Pods), endpoints: controller.For(k, core.Endpoints)}
+		r := &reconciler{k: k, pods: controller.For(k, core.Pods), endpoints: controller.For(k, core.Endpoints)}
+		r.mu.left = map[string]bool{}
+		return r
 	},
 })
 
@@ -53,14 +56,20 @@ type reconciler struct {
 	pods      controller.Client[*corev1.Pod]
 	endpoints controller.Client[*corev1.Endpoints]
 	triggers  endpoint.Triggers
+	mu        struct {
+		sync.Mutex
+		left map[string]bool // keys of the services whose Endpoints are left to others
+	}
 }
 
-// Gone removes the Endpoints of a deleted service, if they were made here.
+// Gone removes the Endpoints of a deleted service: those that were made here, and those that
+// others have written for it, so that the next service of that name does not begin with them.
+// Endpoints that never had a service are not its business.
 func (r *reconciler) Gone(ctx context.Context, key string) error {
 	r.triggers.Forget(key)
 	namespace, name, _ := strings.Cut(key, "/")
 	e, ok := r.endpoints.Get(namespace, name)
-	if !ok || e.Labels[managedByLabel] != managedBy {
+	if had := r.leave(key, false); !ok || e.Labels[managedByLabel] != managedBy && !had {
 		return nil
 	}
 	err := r.endpoints.Delete(ctx, e)
@@ -70,9 +79,24 @@ func (r *reconciler) Gone(ctx context.Context, key string) error {
 	return err
 }
 
+// leave notes whether the Endpoints of a service are left to others, and says whether they were.
+func (r *reconciler) leave(key string, left bool) (was bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was = r.mu.left[key]
+	if left {
+		r.mu.left[key] = true
+	} else {
+		delete(r.mu.left, key)
+	}
+	return was
+}
+
 // Reconcile makes the Endpoints of a service hold its pods.
 func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (controller.Next, error) {
-	if len(svc.Spec.Selector) == 0 || svc.Spec.Type == corev1.ServiceTypeExternalName {
+	left := len(svc.Spec.Selector) == 0 || svc.Spec.Type == corev1.ServiceTypeExternalName
+	r.leave(cache.Key(svc.Namespace, svc.Name), left)
+	if left {
 		return controller.Done, nil
 	}
 	began := time.Now()

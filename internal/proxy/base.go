@@ -184,9 +184,11 @@ func serviceRules(c *Config, node *NodeFacts, f nft.Family) []table.Rule {
 		rules = append(rules, table.Rule{to{p}, verdict{nft.Drop, ""}})
 	}
 	if f == nft.IPv6 {
-		// A packet from ::1 can go nowhere else, and IPv6 has no way to allow it to:
-		// better a refusal at once, from the port that nobody listens on.
-		rules = append(rules, table.Rule{to{netip.PrefixFrom(netip.IPv6Loopback(), 128)}, verdict{nft.Accept, ""}})
+		// A packet from ::1 can go nowhere else, and IPv6 has no way to allow it to. Who
+		// listens there is this process (loopback.go), or nobody, which refuses at once.
+		// From another address of the node it can.
+		itself := netip.PrefixFrom(loopback, loopback.BitLen())
+		rules = append(rules, table.Rule{from{itself, false}, to{itself}, verdict{nft.Accept, ""}})
 	}
 	only, everywhere := c.nodePortRanges(node)
 	if everywhere {

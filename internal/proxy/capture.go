@@ -72,17 +72,12 @@ func relayPorts(svc *corev1.Service) (names []string) {
 	return names
 }
 
-// open opens the relays of what is about to be compiled, and returns what leads them once it is.
-func (p *Proxy) open(g *task.Group) (lead func(), err error) {
+// open opens the relays of owners that are about to be compiled, and returns what leads them once they are.
+func (p *Proxy) open(g *task.Group, touched []*owner) (lead func(), err error) {
 	if p.relays == nil {
 		return func() {}, nil
 	}
-	var touched []*owner
-	for o := range p.model.dirty {
-		if o.key.pod {
-			continue
-		}
-		touched = append(touched, o)
+	for _, o := range touched {
 		names := relayPorts(o.svc)
 		p.relays.Keep(o.key.NamespacedName, names)
 		for k := range p.model.ports {
@@ -92,7 +87,7 @@ func (p *Proxy) open(g *task.Group) (lead func(), err error) {
 		}
 		for _, name := range names {
 			k := userspace.Key{NamespacedName: o.key.NamespacedName, Port: name}
-			if p.model.ports[k], err = p.relays.Open(g, k); err != nil {
+			if p.model.ports[k], err = p.relays.Open(g, k, ":0"); err != nil {
 				return nil, err
 			}
 		}

@@ -35,6 +35,7 @@ type fragment struct {
 	// The local endpoints' addresses, for the service's health check.
 	localReady map[netip.Addr]bool
 	targets    map[portKey]userspace.Target // of ports whose connections this process takes
+	looped     map[uint16]userspace.Target  // of node ports whose connections to ::1 it takes
 }
 
 // away counts ports whose endpoints are all elsewhere, although their traffic must stay on this node: from within the
@@ -209,6 +210,7 @@ func (c *compiler) port(spec *corev1.ServicePort, key portKey, ps pools) {
 			c.away.external++
 		}
 	}
+	c.loop(p)
 	c.capture(p)
 	c.internal(p)
 	if len(p.external)+len(p.balancer) > 0 || spec.NodePort != 0 {

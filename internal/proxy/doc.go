@@ -1,8 +1,9 @@
 // Package proxy is the service proxy of a node: it makes the kernel forward
 // connections that are made to the addresses of Services, and to host ports, to
 // the pods behind them. Packets never pass through this process, and the rules
-// stay in force while it does not run, but for Config.Userspace: connections of TCP are
-// then led to package userspace (capture.go).
+// stay in force while it does not run, but for node ports
+// at ::1 (loopback.go) and Config.Userspace: connections of TCP are then led to package
+// userspace (capture.go).
 //
 // Three parts, which know of each other in this order only:
 //

@@ -20,6 +20,7 @@ type metrics struct {
 	staleFlows          *prometheus.CounterVec
 	overwritten         prometheus.Counter
 	noLocal             *prometheus.GaugeVec
+	listeners           *prometheus.GaugeVec
 	healthz, livez      *prometheus.CounterVec
 }
 
@@ -58,14 +59,15 @@ func newMetrics(reg prometheus.Registerer, pending func(kind string) int) *metri
 		overwritten:     counter("kemudi_proxy_rules_overwritten_total", "Times that another program changed our tables, and all rules were written anew."),
 		noLocal: gauge("kubeproxy_sync_proxy_rules_no_local_endpoints_total",
 			"Ports of services that must stay on the node by their traffic policy, and whose endpoints are all elsewhere.", "traffic_policy", "ip_family"),
-		healthz: counters("kubeproxy_proxy_healthz_total", "Answers of /healthz, by HTTP status code.", "code"),
-		livez:   counters("kubeproxy_proxy_livez_total", "Answers of /livez, by HTTP status code.", "code"),
+		listeners: gauge("kubeproxy_localhost_nodeport_listeners", "Node ports at ::1 that the process listens at.", "ip_family"),
+		healthz:   counters("kubeproxy_proxy_healthz_total", "Answers of /healthz, by HTTP status code.", "code"),
+		livez:     counters("kubeproxy_proxy_livez_total", "Answers of /livez, by HTTP status code.", "code"),
 	}
 	for _, family := range familyNames { // rates of what has not happened yet are zero, and not unknown
 		m.failures.WithLabelValues(family)
 		m.staleFlows.WithLabelValues(family)
 	}
-	reg.MustRegister(m.noLocal, m.sync, m.full, m.partial, m.programming, m.lastSync, m.lastQueue, m.failures, m.serviceChanges,
+	reg.MustRegister(m.noLocal, m.listeners, m.sync, m.full, m.partial, m.programming, m.lastSync, m.lastQueue, m.failures, m.serviceChanges,
 		m.endpointChanges, m.staleTook, m.staleFlows, m.overwritten, m.healthz, m.livez,
 		waiting("service", "kubeproxy_sync_proxy_rules_service_changes_pending", "Changes of Services that are not taken in yet."),
 		waiting("endpointslice", "kubeproxy_sync_proxy_rules_endpoint_changes_pending", "Changes of EndpointSlices that are not taken in yet."))

@@ -779,7 +779,9 @@ func TestHostPortsOfPods(t *testing.T) {
 		pod("one", "10.244.1.2", "127.0.0.1", corev1.ProtocolTCP, 54323),
 		pod("two", "10.244.1.3", "192.168.1.1", corev1.ProtocolTCP, 54323),
 		pod("three", "10.244.1.2", "192.168.1.1", corev1.ProtocolUDP, 54323),
-		pod("any", "10.244.1.3", "", corev1.ProtocolTCP, 8088))
+		pod("any", "10.244.1.3", "", corev1.ProtocolTCP, 8088),
+		pod("six", "fd00:244:0:1::2", "::1", corev1.ProtocolTCP, 54323),
+		pod("of six", "fd00:244:0:1::3", "fd00:1::1", corev1.ProtocolTCP, 54323))
 	ask(s.n1, "tcp", "127.0.0.1:54323", "a")
 	ask(s.n1, "tcp", "192.168.1.1:54323", "b")
 	ask(s.n1, "udp", "192.168.1.1:54323", "a")
@@ -790,6 +792,16 @@ func TestHostPortsOfPods(t *testing.T) {
 	ask(s.a, "tcp", "192.168.1.1:54323", "b")
 	for _, addr := range []string{"127.0.0.1:8088", "192.168.1.1:8088", "10.244.1.1:8088"} {
 		ask(s.n1, "tcp", addr, "b")
+	}
+	for addr, want := range map[string]string{"[::1]:54323": "a", "[fd00:1::1]:54323": "b"} { // as long as the source is none that can go nowhere
+		c, err := s.n1.DialFrom("tcp", "[fd00:1::1]:0", addr)
+		if err != nil {
+			t.Fatalf("%s: %v", addr, err)
+		}
+		if name, _, err := nettest.AskOn(c); err != nil || name != want {
+			t.Errorf("%s: got %q, %v, want %s", addr, name, err, want)
+		}
+		c.Close()
 	}
 	if _, client, err := s.client.Ask("tcp", "192.168.1.1:8088"); err != nil || client != "192.168.1.100" {
 		t.Errorf("the pod sees %q, %v, want the client's own address", client, err)

@@ -55,7 +55,7 @@ type Options struct {
 	Healthz netip.AddrPort
 	// Status is where Metrics, /proxyMode and /healthz are served to this machine; port 0: nowhere.
 	Status netip.AddrPort
-	// Listen opens the health check ports of services, of Healthz and of Status, and those of Userspace. Default: this machine's.
+	// Listen opens the health check ports of services, of Healthz and of Status, node ports at ::1, and those of Userspace. Default: this machine's.
 	Listen func(ctx context.Context, network, addr string) (net.Listener, error)
 }
 
@@ -118,6 +118,8 @@ type Proxy struct {
 	recount chan struct{}     // holds one token: connections have come or gone
 	foreign chan struct{}     // holds one token: another program has changed our tables
 
+	loopback *userspace.Relays // node ports at ::1
+
 	counting atomic.Int64 // how long it took to count connections the last time
 
 	mu struct {
@@ -156,8 +158,10 @@ func New(o Options) (*Proxy, error) {
 			return nil, err
 		}
 	}
+	carry := userspace.Options{Listen: o.Listen, Dial: (&net.Dialer{}).DialContext, Log: o.Log}
+	p.loopback = userspace.New(carry)
 	if o.Userspace {
-		p.relays = userspace.New(userspace.Options{Listen: o.Listen, Dial: (&net.Dialer{}).DialContext, Log: o.Log})
+		p.relays = userspace.New(carry)
 	}
 	p.health = &serviceHealth{
 		listen: o.Listen, events: o.Events, log: o.Log, node: o.NodeName, healthy: p.healthy,
@@ -295,12 +299,14 @@ func (p *Proxy) sync(ctx context.Context, g *task.Group, in intake, full bool) e
 	for _, change := range in.changes {
 		change(p.model)
 	}
-	lead, err := p.open(g)
+	touched := p.model.touched()
+	lead, err := p.open(g, touched)
 	if err != nil {
 		return err
 	}
 	step := p.model.Commit()
 	lead()
+	p.serveLoopback(g, touched)
 	if full {
 		step = p.model.Full()
 	}

@@ -40,6 +40,9 @@ func newCluster(objects ...resource.Object) *clienttest.Filled {
 func (s *site) run(o Options, change ...func(*Proxy)) *Proxy {
 	s.t.Helper()
 	o.NodeName = "n1"
+	if o.Listen == nil {
+		o.Listen = s.listen
+	}
 	o.ClusterCIDRs = mustPrefixes("10.244.0.0/16", "fd00:244::/48")
 	var p *Proxy
 	s.n1.Must(func() (err error) {
@@ -47,6 +50,7 @@ func (s *site) run(o Options, change ...func(*Proxy)) *Proxy {
 		return err
 	})
 	s.t.Cleanup(p.Close)
+	p.loopback = s.relays()
 	for _, c := range change {
 		c(p)
 	}

@@ -33,14 +33,13 @@ func (s *site) carry(objects ...resource.Object) (*Proxy, *clienttest.Filled) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.168.1.1"}, {Type: corev1.NodeInternalIP, Address: "fd00:1::1"}}
 	c := clienttest.NewFilled(append(objects, node)...)
-	o := Options{Config: Config{Userspace: true}, Transport: c}
-	o.Listen = func(ctx context.Context, network, addr string) (l net.Listener, err error) {
-		err = s.n1.Do(func() error {
-			l, err = (&net.ListenConfig{}).Listen(ctx, network, addr)
-			return err
-		})
-		return l, err
-	}
+	p := s.run(Options{Config: Config{Userspace: true}, Transport: c}, func(p *Proxy) { p.relays = s.relays() })
+	soon(s.t, "the rules are in force", p.Synced)
+	return p, c
+}
+
+// relays carry connections on n1.
+func (s *site) relays() *userspace.Relays {
 	dial := func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
 		err = s.n1.Do(func() error {
 			conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
@@ -48,11 +47,16 @@ func (s *site) carry(objects ...resource.Object) (*Proxy, *clienttest.Filled) {
 		})
 		return conn, err
 	}
-	p := s.run(o, func(p *Proxy) {
-		p.relays = userspace.New(userspace.Options{Listen: o.Listen, Dial: dial, Log: slog.New(slog.DiscardHandler)})
+	return userspace.New(userspace.Options{Listen: s.listen, Dial: dial, Log: slog.New(slog.DiscardHandler)})
+}
+
+// listen opens a port of n1.
+func (s *site) listen(ctx context.Context, network, addr string) (l net.Listener, err error) {
+	err = s.n1.Do(func() error {
+		l, err = (&net.ListenConfig{}).Listen(ctx, network, addr)
+		return err
 	})
-	soon(s.t, "the rules are in force", p.Synced)
-	return p, c
+	return l, err
 }
 
 // turns are who answers, one connection after the other, and whom they see.
@@ -81,7 +85,7 @@ func TestConnectionsAreCarriedByTheProcess(t *testing.T) {
 	key := userspace.Key{Port: "t"}
 	key.Namespace, key.Name = "default", "web"
 	trace.Proves(t, "SVC-036", "SVC-037")
-	number, err := p.relays.Open(task.NewGroup(t.Context()), key) // which is open
+	number, err := p.relays.Open(task.NewGroup(t.Context()), key, ":0") // which is open
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,15 +79,15 @@ func New(o Options) *Relays {
 	return r
 }
 
-// Open returns at which port of the machine connections for a port are taken, and opens one if there is none. It is
+// Open returns at which port of the machine connections for a port are taken, and opens one at the address if there is none. It is
 // served until g ends or the port is closed.
-func (r *Relays) Open(g *task.Group, k Key) (uint16, error) {
+func (r *Relays) Open(g *task.Group, k Key, address string) (uint16, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p := r.mu.ports[k]; p != nil {
 		return p.number, nil
 	}
-	l, err := r.o.Listen(g.Context(), "tcp", ":0")
+	l, err := r.o.Listen(g.Context(), "tcp", address)
 	if err != nil {
 		return 0, fmt.Errorf("open a port for %s:%s: %w", k.NamespacedName, k.Port, err)
 	}
@@ -105,6 +105,13 @@ func (r *Relays) Open(g *task.Group, k Key) (uint16, error) {
 		return nil
 	})
 	return p.number, nil
+}
+
+// Len is how many ports are open.
+func (r *Relays) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.mu.ports)
 }
 
 // Lead sets where connections to a port that is open go, of the clients of a family.

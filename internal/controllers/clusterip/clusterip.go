@@ -15,6 +15,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/networking"
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -108,7 +109,7 @@ func (r *reconciler) check(ctx context.Context, key string) error {
 }
 
 // wrong tells people what is wrong with an address of a Service.
-func (r *reconciler) wrong(what string, about resource.Object, reason, message string) {
+func (r *reconciler) wrong(what string, about client.Deed, reason, message string) {
 	r.metrics.wrong.WithLabelValues(what).Inc()
 	r.k.Events.Event(about, corev1.EventTypeWarning, reason, message)
 }
@@ -146,18 +147,19 @@ func (r *reconciler) mend(ctx context.Context, svc *corev1.Service, ip netip.Add
 	if err != nil || !slices.Contains(clusterIPs(svc), ip) {
 		return ignoreGone(err)
 	}
+	about := client.Deed{Object: svc, Action: "ClusterIPAllocation"}
 	family := corev1.IPv4Protocol
 	if ip.Is6() {
 		family = corev1.IPv6Protocol
 	}
 	if !r.inRange(ip) {
-		r.wrong(outOfRange, svc, "ClusterIPOutOfRange", fmt.Sprintf("Cluster IP [%v]: %s is not within any configured Service CIDR; please recreate service", family, ip))
+		r.wrong(outOfRange, about, "ClusterIPOutOfRange", fmt.Sprintf("Cluster IP [%v]: %s is not within any configured Service CIDR; please recreate service", family, ip))
 		return nil
 	}
 	a, err := r.addresses.Live(ctx, "", ip.String())
 	switch {
 	case apierrors.IsNotFound(err):
-		r.wrong(missing, svc, "ClusterIPNotAllocated", fmt.Sprintf("Cluster IP [%v]: %s is not allocated; repairing", family, ip))
+		r.wrong(missing, about, "ClusterIPNotAllocated", fmt.Sprintf("Cluster IP [%v]: %s is not allocated; repairing", family, ip))
 		return r.take(ctx, svc, ip)
 	case err != nil:
 		return err
@@ -169,11 +171,11 @@ func (r *reconciler) mend(ctx context.Context, svc *corev1.Service, ip netip.Add
 	if p := a.Spec.ParentRef; isService(p) {
 		other, err := r.services.Live(ctx, p.Namespace, p.Name)
 		if err == nil && slices.Contains(clusterIPs(other), ip) {
-			r.wrong(twice, svc, "ClusterIPAlreadyAllocated", fmt.Sprintf("Cluster IP [%v]:%s was assigned to multiple services; please recreate service", family, ip))
+			r.wrong(twice, about, "ClusterIPAlreadyAllocated", fmt.Sprintf("Cluster IP [%v]:%s was assigned to multiple services; please recreate service", family, ip))
 			return nil
 		}
 	}
-	r.wrong(missing, svc, "ClusterIPNotAllocated", fmt.Sprintf("the ClusterIP [%v]: %s for Service %s/%s has a wrong reference; repairing", family, ip, svc.Namespace, svc.Name))
+	r.wrong(missing, about, "ClusterIPNotAllocated", fmt.Sprintf("the ClusterIP [%v]: %s for Service %s/%s has a wrong reference; repairing", family, ip, svc.Namespace, svc.Name))
 	return r.replace(ctx, svc, a, ip)
 }
 
@@ -240,6 +242,6 @@ func (r *reconciler) giveUp(ctx context.Context, a *networkingv1.IPAddress, what
 	if err != nil || now.UID != a.UID || now.ResourceVersion != a.ResourceVersion {
 		return ignoreGone(err)
 	}
-	r.wrong(what, a, reason, message)
+	r.wrong(what, client.Deed{Object: a, Action: "IPAddressAllocation"}, reason, message)
 	return ignoreGone(r.addresses.Delete(ctx, a))
 }

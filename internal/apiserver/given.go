@@ -2,10 +2,12 @@ package apiserver
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/apiserver/alloc"
@@ -67,6 +69,7 @@ func (g *given) count(o alloc.Outcome) {
 	switch {
 	case o.Mending && o.Class == core.ClassNodePort:
 		g.wrong.WithLabelValues(faults[o.Came]).Inc()
+		g.tell(o)
 	case o.Mending:
 	case o.Class == core.ClassClusterIP:
 		cidr, ok := g.rangeOf(o.Value)
@@ -89,6 +92,24 @@ func (g *given) count(o alloc.Outcome) {
 
 // faults are upstream's words for what was wrong with a value that an object has, by what came of mending it.
 var faults = [...]string{alloc.Given: "repair", alloc.Another: "duplicate", alloc.Outside: "outOfRange", alloc.Nothing: "full", alloc.Leaked: "leak"}
+
+// tell notes what was wrong with a node port at the Service that has it.
+func (g *given) tell(o alloc.Outcome) {
+	if o.Object == nil {
+		return
+	}
+	events, ports := g.s.o.Events, cmp.Or(g.s.o.Settings[core.FlagNodePorts], core.DefaultNodePortRange)
+	switch o.Came {
+	case alloc.Given:
+		events.Event(o.Object, corev1.EventTypeWarning, "PortNotAllocated", fmt.Sprintf("Port %s is not allocated; repairing", o.Value))
+	case alloc.Another:
+		events.Event(o.Object, corev1.EventTypeWarning, "PortAlreadyAllocated", fmt.Sprintf("Port %s was assigned to multiple services; please recreate service", o.Value))
+	case alloc.Outside:
+		events.Event(o.Object, corev1.EventTypeWarning, "PortOutOfRange", fmt.Sprintf("Port %s is not within the port range %s; please recreate service", o.Value, ports))
+	case alloc.Nothing:
+		events.Event(o.Object, corev1.EventTypeWarning, "PortRangeFull", fmt.Sprintf("Port range %s is full; you must widen the port range in order to create new services", ports))
+	}
+}
 
 // rangeOf is the range of Services that an address is of.
 func (g *given) rangeOf(address string) (string, bool) {

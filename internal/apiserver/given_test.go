@@ -1,6 +1,10 @@
 package apiserver
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -8,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/watchcache"
 	"github.com/kemudi/kemudi/test/metric"
@@ -51,11 +56,23 @@ func TestMetricsCountAddressesAndPortsThatAreGiven(t *testing.T) {
 	}
 }
 
-// TestMetricsTellWhichNodePortsWereWrong has somebody write Services, and take one away, behind the server's back.
-func TestMetricsTellWhichNodePortsWereWrong(t *testing.T) {
-	reg := prometheus.NewRegistry()
+// told keeps what is noted, as people read it.
+type told struct {
+	mu    sync.Mutex
+	notes []string
+}
+
+func (n *told) Event(obj resource.Object, kind, reason, message string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.notes = append(n.notes, fmt.Sprintf("%s of %s/%s: %s: %s", kind, obj.GetNamespace(), obj.GetName(), reason, message))
+}
+
+// TestMetricsAndEventsTellWhichNodePortsWereWrong has somebody write Services, and take one away, behind the server's back.
+func TestMetricsAndEventsTellWhichNodePortsWereWrong(t *testing.T) {
+	reg, events := prometheus.NewRegistry(), &told{}
 	f := newFixture(t, func(o *Options) {
-		o.Registry = reg
+		o.Registry, o.Events = reg, events
 		o.Settings = map[string]string{core.FlagNodePorts: "30000-30010"}
 	})
 	<-f.allocated // the server has looked once
@@ -86,5 +103,16 @@ func TestMetricsTellWhichNodePortsWereWrong(t *testing.T) {
 	}
 	if got := metric.Value(t, reg, "apiserver_nodeport_repair_reconcile_errors_total"); got != 0 {
 		t.Errorf("got %v failures, want none", got)
+	}
+	slices.Sort(events.notes)
+	want := []string{
+		"Warning of default/a: PortNotAllocated: Port 30001 is not allocated; repairing",
+		"Warning of default/b: PortAlreadyAllocated: Port 30001 was assigned to multiple services; please recreate service",
+		"Warning of default/c: PortOutOfRange: Port 31000 is not within the port range 30000-30010; please recreate service",
+		"Warning of default/d: PortNotAllocated: Port 30002 is not allocated; repairing",
+		"Warning of default/d: PortNotAllocated: Port 30003 is not allocated; repairing",
+	}
+	if !slices.Equal(events.notes, want) {
+		t.Errorf("events: got\n%s\nwant\n%s", strings.Join(events.notes, "\n"), strings.Join(want, "\n"))
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/write"
 	"github.com/kemudi/kemudi/internal/audit"
 	"github.com/kemudi/kemudi/internal/auth/authn"
+	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/dialback"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -46,9 +47,6 @@ type Options struct {
 
 	// Sources make the objects of computed resources; those of others are not found.
 	Sources map[*resource.Def]read.Source
-
-	// Settings are flags that allocations depend on, such as service-cluster-ip-range.
-	Settings map[string]string
 
 	// Authenticator says who sends an HTTP request; nil: everybody is anonymous.
 	Authenticator authenticator.Request
@@ -86,6 +84,7 @@ type Options struct {
 	// Aggregated has the group-versions of other servers; nil: there are none.
 	Aggregated Aggregated
 
+	Values
 	Limits
 	Connections
 
@@ -98,6 +97,14 @@ type PlainRequest struct {
 	Name  string // {name} of the pattern
 	Query url.Values
 	Body  []byte
+}
+
+// Values says what is given to objects of which no two may have the same.
+type Values struct {
+	// Settings are flags that allocations depend on, such as service-cluster-ip-range.
+	Settings map[string]string
+	// Events notes at Services what was wrong with their node ports when the server began; nil: nowhere.
+	Events client.EventSink
 }
 
 // Connections says from when on what comes by connections is answered, and how that is sent.
@@ -147,6 +154,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
+	}
+	if o.Events == nil {
+		o.Events = client.NoEvents
 	}
 	if o.Admission == nil {
 		o.Admission = write.NoAdmission{}

@@ -96,7 +96,7 @@ var onMemoryOnly = map[string]string{
 	"TestWebSocketsToPodsNeedTheRightToCreate":           "is about what comes before the store",
 	"TestTellsOfRequestsInNativeHistograms":              "asks nothing of a store",
 	"TestMetricsCountAddressesAndPortsThatAreGiven":      "counts what is claimed, which others try on etcd",
-	"TestMetricsTellWhichNodePortsWereWrong":             "counts what is mended, which others try on etcd",
+	"TestMetricsAndEventsTellWhichNodePortsWereWrong":    "counts what is mended, which others try on etcd",
 }
 
 // TestEveryTestRunsOnEtcdAsWell, unless onMemoryOnly says why not.

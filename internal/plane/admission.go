@@ -26,12 +26,15 @@ type Plugins struct {
 	Stay    admission.Stay
 }
 
-// told hands on what admission has to tell. It is made before the server that the
+// told hands on what a component has to tell. It is made before the server that the
 // recorder writes through.
-type told struct{ p *Plane }
+type told struct {
+	p         *Plane
+	component string
+}
 
 func (t told) Event(obj resource.Object, kind, reason, message string) {
-	t.p.recorder.For("admission").Event(obj, kind, reason, message)
+	t.p.recorder.For(t.component).Event(obj, kind, reason, message)
 }
 
 // admission makes the chain that every write passes, and the authorizers: unless told
@@ -57,7 +60,7 @@ func (p *Plane) admission() (*admission.Chain, error) {
 	return plugins.New(admission.Options{
 		Caches: cache, Fresh: p.caches.Fresh, Authorizer: p.authorizer, Rules: p.roles, Defs: p.kinds.now(), Kinds: p.kinds.now,
 		Enable: p.o.Plugins.Enable, Disable: p.o.Plugins.Disable, Config: p.o.Plugins.Config, Stay: p.o.Plugins.Stay,
-		Served: func(def *resource.Def) bool { return p.server.Serves(def) }, Events: told{p}, API: p.Admin, Webhooks: p.calls, Registry: p.o.Registry,
+		Served: func(def *resource.Def) bool { return p.server.Serves(def) }, Events: told{p, "admission"}, API: p.Admin, Webhooks: p.calls, Registry: p.o.Registry,
 		Server: p.o.Host, Logger: p.o.Logger.With("part", "admission"),
 	})
 }

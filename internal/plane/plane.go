@@ -152,7 +152,7 @@ func New(o Options) (*Plane, error) {
 		return nil, err
 	}
 	serving := apiserver.Options{
-		Store: o.Store, Shared: o.Shared, Defs: defs, Caches: p.caches, Settings: o.Network.settings(),
+		Store: o.Store, Shared: o.Shared, Defs: defs, Caches: p.caches, Values: apiserver.Values{Settings: o.Network.settings(), Events: told{p, "portallocator-repair-controller"}},
 		Registry: o.Registry, Logger: o.Logger.With("part", "apiserver"), Authorizer: p.authorizer, Admission: p.admit,
 		Health: p.health(), Connections: apiserver.Connections{Settled: p.ready},
 	}

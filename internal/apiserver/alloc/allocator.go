@@ -36,6 +36,8 @@ type Outcome struct {
 	Asked        bool   // it was asked for by name
 	Mending      bool   // its object has it already: the store is to say so, too
 	Came         Result
+	// Object is the one that is mended; nil: none is, or none has the value any more.
+	Object resource.Object
 }
 
 // Result is how it came out.
@@ -262,9 +264,9 @@ type Tx struct {
 	want   map[string]held // by key: owner set for an allocation, empty for a release
 	was    map[string]held
 	drawn  map[string]bool // keys of values that nobody has asked for by name
-	// Mending says that the object is there, and has its values already.
-	Mending bool
-	Err     error // what the store answered, if that went wrong
+	// Mends is the object if it is there, and has its values already.
+	Mends resource.Object
+	Err   error // what the store answered, if that went wrong
 }
 
 var _ resource.Tx = (*Tx)(nil)
@@ -410,7 +412,7 @@ func (t *Tx) Committed(rev int64) {
 }
 
 func (t *Tx) count(o Outcome) {
-	o.Mending = t.Mending
+	o.Object, o.Mending = t.Mends, t.Mends != nil
 	t.a.count(o)
 }
 

@@ -93,7 +93,7 @@ func (p *Pipeline) repair(ctx context.Context, d *resource.Def, it *cache.Item, 
 	key := d.Key("", it.Key)
 	u.objects[key] = it.Rev
 	tx := p.alloc.Begin(ctx, key, resource.Holder{Group: d.Group, Resource: d.Plural, Namespace: it.Object.GetNamespace(), Name: it.Object.GetName()})
-	tx.Mending = true
+	tx.Mends = it.Object
 	defer func() {
 		for _, key := range tx.Keys() {
 			u.allocated[key] = true

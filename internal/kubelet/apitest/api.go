@@ -48,7 +48,7 @@ type API struct {
 // New runs a server until the test ends.
 func New(t *testing.T) *API {
 	t.Helper()
-	o := apiserver.Options{Store: mem.New(mem.Options{}), Defs: api.All(), Settings: map[string]string{core.FlagServiceCIDR: "10.0.0.0/16"}}
+	o := apiserver.Options{Store: mem.New(mem.Options{}), Defs: api.All(), Values: apiserver.Values{Settings: map[string]string{core.FlagServiceCIDR: "10.0.0.0/16"}}}
 	caches, err := watchcache.New(watchcache.Options{Store: o.Store, Defs: o.Defs})
 	if err != nil {
 		t.Fatal(err)

@@ -122,6 +122,31 @@ func (t Tree) Protect(path string, least, low int64) error {
 	)
 }
 
+// Unprotect keeps no memory for a cgroup any more. One that is not there needs nothing.
+func (t Tree) Unprotect(path string) error {
+	dir := filepath.Join(t.top, path)
+	if !t.v2 {
+		return nil
+	}
+	return errors.Join(reset(dir, "memory.min", "0"), reset(dir, "memory.low", "0"))
+}
+
+// Unlimit lets a cgroup have as much memory as those above it. One that is not there needs nothing.
+func (t Tree) Unlimit(path string) error {
+	if t.v2 {
+		return reset(filepath.Join(t.top, path), "memory.max", "max")
+	}
+	return reset(filepath.Join(t.top, "memory", path), "memory.limit_in_bytes", "-1")
+}
+
+// reset is set for a file that may not be there.
+func reset(dir, name, value string) error {
+	if _, err := os.Stat(filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return set(dir, name, value)
+}
+
 // Join puts a process into a cgroup that Ensure has made. What it starts later is there too.
 func (t Tree) Join(path string, pid int) error {
 	dirs := []string{filepath.Join(t.top, path)}

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -130,5 +131,17 @@ func TestMemoryIsKeptInAFakeHierarchy(t *testing.T) {
 		if got := read(t, filepath.Join(top, file)); got != want {
 			t.Errorf("%s: got %s, want %s", file, got, want)
 		}
+	}
+	put("kubepods/burstable", "memory.max", "5000")
+	for _, path := range []string{"/kubepods/burstable", "/kubepods/none"} {
+		if err := errors.Join(tree.Unprotect(path), tree.Unlimit(path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := read(t, filepath.Join(top, "kubepods/burstable/memory.low")) + " " + read(t, filepath.Join(top, "kubepods/burstable/memory.max")); got != "0 max" {
+		t.Errorf("after it was let go: got %s", got)
+	}
+	if _, err := os.Stat(filepath.Join(top, "kubepods/none")); err == nil {
+		t.Error("a cgroup was made to be let go")
 	}
 }

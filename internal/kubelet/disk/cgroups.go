@@ -76,6 +76,23 @@ func (d *Disk) WeighClasses(asked admit.Asked) error {
 	return err
 }
 
+// freeClasses ends what an agent with other settings has set of the memory of all pods and of their classes, where none of it is to be:
+// pods outlive an agent, and their cgroups do.
+func (d *Disk) freeClasses() error {
+	if d.o.Node.CgroupParent == "" {
+		return nil // they are the runtime's
+	}
+	pods, m := d.o.Node.CgroupParent+"/kubepods", &d.o.Node.Memory
+	var errs []error
+	if !m.Tiered {
+		errs = append(errs, d.cgroups.Unprotect(pods), d.cgroups.Unprotect(pods+"/burstable"))
+	}
+	if m.Reserved == 0 {
+		errs = append(errs, d.cgroups.Unlimit(pods+"/burstable"), d.cgroups.Unlimit(pods+"/besteffort"))
+	}
+	return errors.Join(errs...)
+}
+
 // reserve holds classes to what is left of the memory of all pods when a part of what those above have asked for is taken away.
 // Where they have more already, evictions are to see to it, or the ends of pods: then it is tried again with the next pod.
 func (d *Disk) reserve(pods string, percent int64, asked admit.Asked) {

@@ -68,7 +68,11 @@ func New(o Options) (*Disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Disk{Volumes: volumes, Driven: driven, Logs: o.Logs, o: o, cgroups: cgroup.Open(cgroup.Top), users: ranges}, nil
+	d := &Disk{Volumes: volumes, Driven: driven, Logs: o.Logs, o: o, cgroups: cgroup.Open(cgroup.Top), users: ranges}
+	if err := d.freeClasses(); err != nil {
+		o.Log.Warn("what was set of the memory of classes of pods stays", "err", err)
+	}
+	return d, nil
 }
 
 // Close leaves the machine as it was, if there are no pods: those that there are outlive the agent.

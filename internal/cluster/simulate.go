@@ -108,7 +108,7 @@ func (s *Simulation) profile() (*simulate.Profile, error) {
 	return profile, nil
 }
 
-// seed puts the objects of another cluster into a store that is empty; of one that is not, nothing
+// seed puts the objects of another cluster into a store that is empty, its nodes as simulated ones; of one that is not, nothing
 // is touched.
 func seed(ctx context.Context, st store.Store, objects []simulate.Object) error {
 	page, err := st.List(ctx, "/registry/", store.ListOptions{Limit: 1})
@@ -118,6 +118,7 @@ func seed(ctx context.Context, st store.Store, objects []simulate.Object) error 
 	if len(page.KVs) > 0 {
 		return errors.New("--from: the data directory has a cluster already: name another one, or remove it")
 	}
+	simulate.Take(objects)
 	return simulate.Copy(ctx, st, objects)
 }
 

@@ -33,6 +33,9 @@ const (
 	statusEvery = 5 * time.Minute
 )
 
+// Version is what a simulated node tells to be the version of its agent. No other node has it.
+const Version = "sim"
+
 // Options describe a simulated node. Zero values are those of a machine
 // with 4 CPUs, 16 GiB and a disk of 100 GiB.
 type Options struct {
@@ -209,7 +212,7 @@ func (n *Node) setReady(ctx context.Context) error {
 	if len(node.Status.Addresses) == 0 { // else a cloud has said more
 		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: n.o.Name}}
 	}
-	node.Status.NodeInfo.KubeletVersion, node.Status.NodeInfo.OperatingSystem, node.Status.NodeInfo.Architecture = "sim", "linux", "amd64"
+	node.Status.NodeInfo.KubeletVersion, node.Status.NodeInfo.OperatingSystem, node.Status.NodeInfo.Architecture = Version, "linux", "amd64"
 	now := metav1.NewTime(n.clock()).Rfc3339Copy()
 	set := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) {
 		for i := range node.Status.Conditions {

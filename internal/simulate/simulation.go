@@ -58,7 +58,23 @@ func New(o Options) *Simulation {
 	return s
 }
 
-// Run runs the nodes that the cluster has and those that the pools are to begin with, until
+// Take has the nodes among objects of another cluster be simulated as soon as they are in the cluster
+// of a simulation.
+func Take(objects []Object) {
+	for _, o := range objects {
+		if n, ok := o.Object.(*corev1.Node); ok {
+			n.Status.NodeInfo.KubeletVersion = simnode.Version
+		}
+	}
+}
+
+// isSimulated says that a node of the cluster is one that is simulated. Others may have brought nodes of their own.
+func isSimulated(n *corev1.Node) bool {
+	_, pooled := n.Labels[PoolLabel]
+	return pooled || n.Status.NodeInfo.KubeletVersion == simnode.Version
+}
+
+// Run runs the simulated nodes that the cluster has and those that the pools are to begin with, until
 // ctx ends.
 func (s *Simulation) Run(ctx context.Context) error {
 	select {
@@ -69,7 +85,9 @@ func (s *Simulation) Run(ctx context.Context) error {
 	s.g = task.NewGroup(ctx)
 	sizes := map[string]int{}
 	for _, n := range s.seen.List("", nil) {
-		sizes[s.resume(n)]++
+		if isSimulated(n) {
+			sizes[s.resume(n)]++
+		}
 	}
 	for i := range s.o.Pools {
 		pool := &s.o.Pools[i]

@@ -302,6 +302,55 @@ func TestSimulationGoesOnWithTheNodesThatThereAre(t *testing.T) {
 	})
 }
 
+// TestSimulationLeavesNodesOfOthersAlone has a node in the cluster that somebody else simulates, and one that was copied from another
+// cluster, before the simulation begins again.
+func TestSimulationLeavesNodesOfOthersAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bed{t, sim.Plane(t, plane.Options{})}
+		nodes := client.For(b.p.Admin(), core.Nodes)
+		room := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("7"), corev1.ResourcePods: resource.MustParse("9")}
+		objects := []simulate.Object{}
+		for name, version := range map[string]string{"theirs": "kwok-v0.8.0", "copied": "v1.30.0"} {
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			n.Status.NodeInfo.KubeletVersion, n.Status.Capacity, n.Status.Allocatable = version, room, room
+			if name == "copied" {
+				objects = append(objects, simulate.Object{Def: core.Nodes.Def, Object: n})
+				simulate.Take(objects)
+			}
+			status := n.Status
+			made, err := nodes.Create(t.Context(), n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			made = made.DeepCopy()
+			made.Status = status
+			if _, err := nodes.UpdateStatus(t.Context(), made); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			stop := b.simulate("pools: [{name: small, count: 1}]")
+			time.Sleep(time.Minute)
+			for name, want := range map[string]string{"theirs": "kwok-v0.8.0 7 0", "copied": "sim 7 4", "small-1": "sim 4 4"} {
+				n, err := nodes.Get(t.Context(), "", name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				conditions := 0
+				for _, c := range n.Status.Conditions {
+					if c.Reason != "NodeStatusNeverUpdated" {
+						conditions++
+					}
+				}
+				if got := fmt.Sprint(n.Status.NodeInfo.KubeletVersion, " ", n.Status.Capacity.Cpu(), " ", conditions); got != want {
+					t.Errorf("node %s: got version, processors and conditions %s, want %s", name, got, want)
+				}
+			}
+			stop()
+		}
+	})
+}
+
 func TestProfilesThatCannotBeAreRefusedByField(t *testing.T) {
 	for text, want := range map[string]string{
 		"pools: []":                                                                      "pools: at least one is needed",

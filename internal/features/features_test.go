@@ -42,6 +42,24 @@ func TestGatesAreKnownByName(t *testing.T) {
 	}
 }
 
+// TestReleasesKnowTheirFeatures holds the list against what the servers of the release before show of theirs.
+func TestReleasesKnowTheirFeatures(t *testing.T) {
+	l, err := version.ParseLevel([]string{"1.36"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, known := range map[string]bool{
+		"PodsAPI": true, "ShardedListAndWatch": true, "PLEGOnDemandRelist": true, "WorkloadWithJob": true, "DRAResourcePoolStatus": true,
+		"ManifestBasedAdmissionControlConfig": true, "CoordinatedLeaderElection": true, "StaleControllerConsistencyJob": true,
+		"StaleControllerConsistencyHPA": false, "CompositePodGroup": false, "H2CContainerProbe": false, "WatchListCompression": false,
+		"StatefulSetRecreateStrategy": false, "VolumeBindMountOptions": false, "NFTablesNetlink": false, "EvictionRequestAPI": false,
+	} {
+		if got := (Gates{name: true}).CheckAt(l) == nil; got != known {
+			t.Errorf("%s: got known by 1.36 %v, want %v", name, got, known)
+		}
+	}
+}
+
 func TestEachFeatureIsToldOfOnce(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	if err := reg.Register(Metrics{}); err != nil {
@@ -60,7 +78,8 @@ func TestEachFeatureIsToldOfOnce(t *testing.T) {
 
 func TestGatesAreRefusedThatTheReleaseDoesNotKnow(t *testing.T) {
 	for at, want := range map[string]string{
-		"1.37": "", "1.36": "",
+		"1.37": "",
+		"1.36": "cannot set feature gate EtcdRangeStream to false, feature is PreAlpha at emulated version 1.36, min compatibility version 1.35",
 		"1.35": "cannot set feature gate AtomicFIFO to false, feature is PreAlpha at emulated version 1.35, min compatibility version 1.34",
 		"1.34": "cannot set feature gate AtomicFIFO to false, feature is PreAlpha at emulated version 1.34, min compatibility version 1.34",
 	} {
@@ -69,7 +88,7 @@ func TestGatesAreRefusedThatTheReleaseDoesNotKnow(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ""
-		if err := (Gates{"NodeDeclaredFeatures": true, "WatchList": true, "AtomicFIFO": false}).CheckAt(l); err != nil {
+		if err := (Gates{"NodeDeclaredFeatures": true, "WatchList": true, "AtomicFIFO": false, "EtcdRangeStream": false}).CheckAt(l); err != nil {
 			got = err.Error()
 		}
 		if got != want {

@@ -551,15 +551,30 @@ func TestMetricsHaveTheNamesThatDashboardsKnow(t *testing.T) {
 	f.must(201, "POST", mapsPath, cm)
 	f.must(200, "GET", "/api/v1/configmaps", "")
 	f.must(200, "GET", "/apis/batch/v1beta1/cronjobs", "")
+	f.must(200, "GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn", "")
+	f.must(200, "GET", "/api/v1/configmaps?labelSelector=a%3Db", "")
 	got := f.must(200, "GET", "/metrics", "")
 	for _, want := range []string{
 		`apiserver_request_total{code="201",component="apiserver",dry_run="",group="",resource="configmaps",scope="namespace",subresource="",verb="POST",version="v1"} 1`,
-		`apiserver_request_duration_seconds_count{component="apiserver",dry_run="",group="",resource="configmaps",scope="cluster",subresource="",verb="LIST",version="v1"} 1`,
-		`apiserver_request_sli_duration_seconds_count{component="apiserver",group="",resource="configmaps",scope="cluster",subresource="",verb="LIST",version="v1"} 1`,
-		`apiserver_request_sli_duration_seconds_bucket{component="apiserver",group="",resource="configmaps",scope="cluster",subresource="",verb="LIST",version="v1",le="60"} 1`,
+		`apiserver_request_duration_seconds_count{component="apiserver",dry_run="",group="",resource="configmaps",scope="cluster",subresource="",verb="LIST",version="v1"} 2`,
+		`apiserver_request_sli_duration_seconds_count{component="apiserver",group="",resource="configmaps",scope="cluster",subresource="",verb="LIST",version="v1"} 2`,
+		`apiserver_request_sli_duration_seconds_bucket{component="apiserver",group="",resource="configmaps",scope="cluster",subresource="",verb="LIST",version="v1",le="60"} 2`,
 		`apiserver_storage_objects{resource="configmaps"} 1`,
 		`apiserver_storage_objects{resource="deployments.apps"} 0`,
 		`apiserver_resource_objects{group="apps",resource="deployments"} 0`,
+		`apiserver_storage_events_received_total{group="",resource="configmaps"} 1`,
+		`apiserver_watch_cache_events_received_total{group="",resource="configmaps"} 1`,
+		`apiserver_watch_cache_events_dispatched_total{group="",resource="configmaps"} 1`,
+		`apiserver_watch_cache_initializations_total{group="apps",resource="deployments"} 1`,
+		`apiserver_watch_cache_resource_version{group="",resource="configmaps"} `,
+		`watch_cache_capacity{group="",resource="configmaps"} 4096`,
+		`apiserver_storage_list_total{group="",index="",resource="configmaps",storage="watchcache"} 2`,
+		`apiserver_storage_list_fetched_objects_total{group="",index="",resource="configmaps",storage="watchcache"} 2`,
+		`apiserver_storage_list_evaluated_objects_total{group="",resource="configmaps",storage="watchcache"} 0`,
+		`apiserver_storage_list_returned_objects_total{group="",resource="configmaps",storage="watchcache"} 1`,
+		`apiserver_cache_list_total{group="",index="f:spec.nodeName",resource="pods"} 1`,
+		`apiserver_cache_list_fetched_objects_total{group="",index="",resource="configmaps"} 2`,
+		`apiserver_cache_list_returned_objects_total{group="",resource="configmaps"} 1`,
 		`apiserver_current_inflight_requests{request_kind="readOnly"} `,
 		`apiserver_requested_deprecated_apis{group="batch",removed_release="1.25",resource="cronjobs",subresource="",version="v1beta1"} 1`,
 	} {

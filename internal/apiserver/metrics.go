@@ -15,7 +15,6 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
-	"github.com/kemudi/kemudi/internal/cache"
 )
 
 // metrics are upstream's names where they mean the same.
@@ -146,40 +145,6 @@ func kindOfUser(name string) string {
 		return "email_id"
 	}
 	return "other"
-}
-
-// objects tells how many objects of each resource there are, when it is asked.
-type objects struct{ s *Server }
-
-var (
-	_ prometheus.Collector = objects{}
-
-	storageObjects  = prometheus.NewDesc("apiserver_storage_objects", "Objects that are stored, by resource.", []string{"resource"}, nil)
-	resourceObjects = prometheus.NewDesc("apiserver_resource_objects", "Objects that are stored, by group and resource.", []string{"group", "resource"}, nil)
-)
-
-// Describe names the metrics.
-func (objects) Describe(ch chan<- *prometheus.Desc) {
-	ch <- storageObjects
-	ch <- resourceObjects
-}
-
-// Collect counts the objects in the caches.
-func (o objects) Collect(ch chan<- prometheus.Metric) {
-	seen := map[*cache.Cache]bool{}
-	for _, versions := range o.s.routes.Load().groups {
-		for _, plurals := range versions {
-			for _, v := range plurals {
-				if v.Cache == nil || v.Version != nil && v.Version.Live == nil || seen[v.Cache] {
-					continue
-				}
-				seen[v.Cache] = true
-				n := float64(v.Cache.Len())
-				ch <- prometheus.MustNewConstMetric(storageObjects, prometheus.GaugeValue, n, v.Def.GroupResource().String())
-				ch <- prometheus.MustNewConstMetric(resourceObjects, prometheus.GaugeValue, n, v.Def.Group, v.Def.Plural)
-			}
-		}
-	}
 }
 
 // watch counts a watch until the result is called.

@@ -79,7 +79,7 @@ func New(o Options) (*Server, error) {
 	s.handlers = s.newHandlers()
 	s.addChecks()
 	s.SetDefs(o.Defs)
-	o.Registry.MustRegister(append(counts.collectors(), objects{s})...)
+	o.Registry.MustRegister(append(counts.collectors(), caches{s})...)
 	s.handler = s.filters(s.mux())
 	return s, nil
 }

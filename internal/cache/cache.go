@@ -42,6 +42,7 @@ type Cache struct {
 		keyed     map[indexValue]map[*tail]struct{}
 		followers map[*Follower]struct{}
 		unread    uint64 // followers have read all events below
+		loads     int    // how often the whole state was set
 		synced    bool
 		heard     bool
 	}
@@ -123,6 +124,22 @@ func (c *Cache) Len() int {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.mu.tree.Len()
+}
+
+// Counts is what a cache tells of itself.
+type Counts struct {
+	Objects int
+	Changes uint64 // that were taken in since it was made
+	Room    int    // how many of them the log holds at most
+	Loads   int    // how often it was told the whole state
+}
+
+// Counts counts.
+func (c *Cache) Counts() Counts {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	n := c.mu.tree.Len()
+	return Counts{Objects: n, Changes: c.mu.log.next - logBegin, Room: c.mu.log.room(n), Loads: c.mu.loads}
 }
 
 // List returns the objects of a namespace (empty: all) that the selector

@@ -35,6 +35,7 @@ func (c *Cache) Recall(items []*Item, rev int64) {
 }
 
 func (c *Cache) replaceLocked(items []*Item, rev int64) {
+	c.mu.loads++
 	c.applyLocked(c.differenceLocked(items, rev), c.mu.synced)
 	c.mu.log.begin(rev)
 	c.mu.log.last = max(c.mu.log.last, rev)

@@ -36,11 +36,15 @@ func (l *eventLog) add(e Event, objects int) uint64 {
 
 // kept is the number of the first event that the next add leaves in the log.
 func (l *eventLog) kept(objects int) uint64 {
-	room := l.size
+	return l.oldest + uint64(max(0, len(l.events)+1-l.room(objects)))
+}
+
+// room is how many events the log of a resource with so many objects holds at most.
+func (l *eventLog) room(objects int) int {
 	if many := objects / logShare; many > logSize {
-		room = many
+		return many
 	}
-	return l.oldest + uint64(max(0, len(l.events)+1-room))
+	return l.size
 }
 
 func (l *eventLog) at(seq uint64) *Event { return &l.events[seq-l.oldest] }

@@ -145,6 +145,6 @@ func (m *manager) loops(ctx context.Context) error {
 		}
 	})
 	return controller.RunAll(ctx, all, controller.Env{
-		As: func(string) client.Transport { return m.api }, Recorder: m.events.For, Logger: m.o.Logger, Metrics: m.metrics,
+		As: func(string) client.Transport { return m.api }, Recorder: m.events.For, Logger: m.o.Logger, Metrics: m.metrics, Manager: Name,
 	})
 }

@@ -19,6 +19,7 @@ type Metrics struct {
 	retries  *prometheus.CounterVec
 	waited   *prometheus.HistogramVec
 	duration *prometheus.HistogramVec
+	running  *prometheus.GaugeVec
 
 	unfinished, longest *prometheus.Desc
 
@@ -87,11 +88,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "workqueue_work_duration_seconds", Help: "How long one reconcile took.",
 			Buckets: prometheus.ExponentialBuckets(1e-5, 10, 8),
 		}, []string{"name"}),
+		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "running_managed_controllers", Help: "Whether a controller runs now (1), by its name and upstream's of the program that it is of.",
+		}, []string{"name", "manager"}),
 		unfinished: prometheus.NewDesc("workqueue_unfinished_work_seconds", "How long reconciles that have not ended have taken until now, all together: large where something hangs.", []string{"name"}, nil),
 		longest:    prometheus.NewDesc("workqueue_longest_running_processor_seconds", "How long the longest of them has taken.", []string{"name"}, nil),
 	}
 	m.mu.own, m.mu.working = map[reflect.Type]any{}, map[string]*working{}
-	reg.MustRegister(m, m.adds, m.depth, m.retries, m.waited, m.duration)
+	reg.MustRegister(m, m.running, m.adds, m.depth, m.retries, m.waited, m.duration)
 	return m
 }
 
@@ -111,6 +115,16 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(m.unfinished, prometheus.GaugeValue, all.Seconds(), name)
 		out <- prometheus.MustNewConstMetric(m.longest, prometheus.GaugeValue, most.Seconds(), name)
 	}
+}
+
+// runs says that a controller of a program runs, until the result is called; m may be nil.
+func (m *Metrics) runs(name, manager string) (ended func()) {
+	if m == nil || manager == "" {
+		return func() {}
+	}
+	g := m.running.WithLabelValues(name, manager)
+	g.Set(1)
+	return func() { g.Set(0) }
 }
 
 // workingOf is what is known of the workers of a controller.

@@ -17,7 +17,7 @@ func TestTellsHowLongReconcilesHaveBeenAtWork(t *testing.T) {
 		b := newBed(t)
 		reg := prometheus.NewRegistry()
 		env := b.env()
-		env.Metrics = controller.NewMetrics(reg)
+		env.Metrics, env.Manager = controller.NewMetrics(reg), "kube-controller-manager"
 		c := controller.New(spec(func(*controller.Kit, controller.Client[*corev1.ConfigMap]) reconcileFunc {
 			return func(ctx context.Context, cm *corev1.ConfigMap) (controller.Next, error) {
 				select {
@@ -51,6 +51,9 @@ func TestTellsHowLongReconcilesHaveBeenAtWork(t *testing.T) {
 			}
 		}
 		check(0, 0)
+		if got := value("running_managed_controllers"); got != 1 {
+			t.Errorf("controllers that run: got %g, want 1", got)
+		}
 		b.put("a", nil)
 		time.Sleep(20 * time.Second)
 		b.put("b", nil)

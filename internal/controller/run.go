@@ -132,6 +132,7 @@ func (c *Controller) lead(ctx context.Context, env Env, s shared) error {
 		if !synced(ctx, k.t, reads, nil) {
 			return context.Cause(ctx)
 		}
+		defer env.Metrics.runs(c.Name, env.Manager)()
 		return c.run(ctx, k)
 	}
 	if env.Leadership == nil {

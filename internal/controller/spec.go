@@ -190,6 +190,7 @@ type Env struct {
 	Recorder   func(component string) client.EventSink
 	Logger     *slog.Logger
 	Metrics    *Metrics   // nil: none
+	Manager    string     // upstream's name of the program that the controllers are of, for metrics; empty: it is not told
 	Leadership Leadership // nil: always leading
 }
 

@@ -1,3 +1,4 @@
 // Package features knows the names of upstream's feature gates, because people say them and dashboards
-// ask for them. Nothing here is turned on or off by one: what there is is on.
+// ask for them. What there is is on, whatever gates say, but for the few features that cost something where nobody wants them
+// ([Gates.On]).
 package features

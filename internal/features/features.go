@@ -60,10 +60,31 @@ func (g Gates) String() string {
 	return strings.Join(parts, ",")
 }
 
-// Idle are the gates that say other than what is so anyway: nothing follows from them.
+// CoordinatedLeaderElection is the gate by which API servers give leases away.
+const CoordinatedLeaderElection = "CoordinatedLeaderElection"
+
+// heeded are the features that are there or not as their gates say.
+var heeded = []string{CoordinatedLeaderElection}
+
+// On says whether a feature is on.
+func (g Gates) On(name string) bool {
+	known := find(name)
+	if on, said := g[name]; said || known == nil {
+		return on
+	}
+	all := map[stage]string{alpha: "AllAlpha", beta: "AllBeta"}[known.stage]
+	if on, said := g[all]; said && !known.locked {
+		return on
+	}
+	return known.on
+}
+
+// Idle are the gates that say other than what is so anyway, and from which nothing follows.
 func (g Gates) Idle() (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(g)) {
-		if known := find(name); known == nil || g[name] != known.on {
+		switch known := find(name); {
+		case slices.Contains(heeded, name), name == "AllBeta" && g[name]: // which turns one of those on
+		case known == nil || g[name] != known.on:
 			names = append(names, name)
 		}
 	}

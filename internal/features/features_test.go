@@ -25,6 +25,17 @@ func TestGatesAreKnownByName(t *testing.T) {
 	if got, want := strings.Join(g.Idle(), " "), "AllAlpha CompositePodGroup"; got != want {
 		t.Errorf("without effect: got %s, want %s", got, want)
 	}
+	for text, want := range map[string]bool{
+		"": false, "CoordinatedLeaderElection=true": true, "AllBeta=true": true, "AllBeta=true,CoordinatedLeaderElection=false": false, "AllAlpha=true": false,
+	} {
+		g := Gates{}
+		if err := g.Say(text); err != nil || g.On(CoordinatedLeaderElection) != want {
+			t.Errorf("%s: got %v, %v, want %v", text, g.On(CoordinatedLeaderElection), err, want)
+		}
+		if idle := g.Idle(); len(idle) > 0 && idle[0] != "AllAlpha" {
+			t.Errorf("%s: got %v without effect", text, idle)
+		}
+	}
 	newest := "PodsAPI=true,StaleControllerConsistencyHPA=false,NodeDeclaredFeatures=true,KubeProxyIPVS=true,DRAResourcePoolStatus=true,GenericWorkload=true"
 	if err := (Gates{}).Say(newest); err != nil {
 		t.Errorf("those of the last two releases: got %v", err)
@@ -62,12 +73,19 @@ func TestReleasesKnowTheirFeatures(t *testing.T) {
 
 func TestEachFeatureIsToldOfOnce(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	if err := reg.Register(Metrics{}); err != nil {
+	if err := reg.Register(Metrics{Gates: Gates{"CoordinatedLeaderElection": true, "CompositePodGroup": true}}); err != nil {
 		t.Fatal(err)
 	}
 	all, err := reg.Gather() // which refuses doubles
 	if err != nil || len(all) != 1 || len(all[0].GetMetric()) < 200 {
 		t.Fatalf("got %d, %v, want the metric with all features", len(all), err)
+	}
+	for name, want := range map[string]float64{"CoordinatedLeaderElection": 1, "CompositePodGroup": 0, "WatchList": 1} {
+		for _, m := range all[0].GetMetric() {
+			if m.GetLabel()[0].GetValue() == name && m.GetGauge().GetValue() != want {
+				t.Errorf("%s: got %v, want %v", name, m.GetGauge().GetValue(), want)
+			}
+		}
 	}
 	for _, g := range groups {
 		if names := strings.Fields(g.names); !slices.IsSorted(names) {

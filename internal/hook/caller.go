@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Config is where a webhook is: URL or Service.
@@ -43,6 +45,8 @@ type Options struct {
 	// Dial opens a connection to a ready endpoint of a service's port, which is never 0. Nil: services
 	// cannot be called.
 	Dial func(ctx context.Context, s Service) (net.Conn, error)
+	// Registry takes what is counted of calls; nil: it is not shown.
+	Registry prometheus.Registerer
 }
 
 // MaxAnswer is how many bytes the answer of a webhook may have.
@@ -60,8 +64,9 @@ const (
 // Caller calls webhooks. It may be used concurrently. Close it when no call is under way any
 // more.
 type Caller struct {
-	o  Options
-	mu struct {
+	o       Options
+	metrics *metrics
+	mu      struct {
 		sync.Mutex
 		pools map[string]*pool
 		turn  uint64
@@ -77,7 +82,7 @@ type pool struct {
 
 // New returns a caller that has no connections yet.
 func New(o Options) *Caller {
-	c := &Caller{o: o}
+	c := &Caller{o: o, metrics: newMetrics(o.Registry)}
 	c.mu.pools = map[string]*pool{}
 	return c
 }
@@ -214,7 +219,11 @@ func (c *Caller) send(ctx context.Context, cfg Config, doc []byte) (answer, erro
 	req.Header.Set("Accept", "application/json, */*")
 	req.Header.Set("User-Agent", "kube-apiserver-admission")
 	client := &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return read(client.Do(req))
+	resp, err := client.Do(req)
+	if err != nil {
+		c.metrics.failed(err)
+	}
+	return read(resp, err)
 }
 
 // read reads an answer (K2).

@@ -2,12 +2,19 @@ package hook_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kemudi/kemudi/internal/auth/pki"
@@ -190,5 +198,54 @@ func TestPoolsOfWebhooksThatNobodyCallsGo(t *testing.T) {
 		if n := c.Kept(); n > 200 {
 			t.Fatalf("got %d pools, want 200 at most", n)
 		}
+	}
+}
+
+// TestCertificatesThatAreOutOfDateAreCounted has webhooks with certificates that nobody believes any more.
+func TestCertificatesThatAreOutOfDateAreCounted(t *testing.T) {
+	t.Parallel()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed := func(of, by *x509.Certificate) []byte {
+		der, err := x509.CreateCertificate(rand.Reader, of, by, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return der
+	}
+	ca := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	leaf := *ca
+	leaf.SerialNumber, leaf.Subject, leaf.IsCA, leaf.KeyUsage = big.NewInt(2), pkix.Name{CommonName: "checks.shop.svc"}, false, x509.KeyUsageDigitalSignature
+	srv := httptest.NewUnstartedServer(http.NotFoundHandler())
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{signed(&leaf, ca)}, PrivateKey: key}}}
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	reg := prometheus.NewRegistry()
+	c := hook.New(hook.Options{Registry: reg, Dial: func(ctx context.Context, _ hook.Service) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", srv.Listener.Addr().String())
+	}})
+	t.Cleanup(c.Close)
+	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed(ca, ca)})
+	var got note
+	err = c.Post(t.Context(), hook.Config{Service: &hook.Service{Namespace: "shop", Name: "checks"}, CABundle: bundle}, note{}, &got)
+	if err == nil || !strings.Contains(err.Error(), "x509: certificate relies on legacy Common Name field") {
+		t.Errorf("got %v", err)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]float64{}
+	for _, f := range families {
+		counts[f.GetName()] = f.GetMetric()[0].GetCounter().GetValue()
+	}
+	if counts["apiserver_webhooks_x509_missing_san_total"] != 1 || counts["apiserver_webhooks_x509_insecure_sha1_total"] != 0 {
+		t.Errorf("got %v", counts)
 	}
 }

@@ -113,7 +113,7 @@ func (o ControllerManager) Run(ctx context.Context) error {
 					return err
 				}
 			}
-			return controller.RunAll(ctx, o.Controllers.Running(all), controller.Env{As: as, Recorder: p.events.For, Logger: p.log, Metrics: metrics})
+			return controller.RunAll(ctx, o.Controllers.Running(all), controller.Env{As: as, Recorder: p.events.For, Logger: p.log, Metrics: metrics, Manager: ControllerManagerName})
 		}})
 		return o.Secure.Serve(g, p.part(o.configuration()))
 	})

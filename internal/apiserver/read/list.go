@@ -98,24 +98,31 @@ func (s *Selection) single(c *call.Call) bool {
 func (r *Reader) listIndexed(c *call.Call, q *query) *Page {
 	rev := c.Resource.Cache.Rev()
 	p := &Page{Meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(rev, 10)}}
-	for _, it := range c.Resource.Cache.ByIndex(q.sel.index, q.sel.value) {
+	found := c.Resource.Cache.ByIndex(q.sel.index, q.sel.value)
+	for _, it := range found {
 		if (q.sel.namespace == "" || it.Namespace() == q.sel.namespace) && q.sel.Has(it) {
 			p.Items = append(p.Items, it)
 		}
 	}
 	slices.SortFunc(p.Items, func(a, b *cache.Item) int { return strings.Compare(a.Key, b.Key) })
+	r.lists.add(Listed{c.Resource.Def.Group, c.Resource.Def.Plural, true, q.sel.index}, ListCounts{Fetched: int64(len(found)), Returned: int64(len(p.Items))})
 	return p
 }
 
 // listSnapshot reads one page from a snapshot, beginning after at.Key.
 func (r *Reader) listSnapshot(c *call.Call, q *query, snap *cache.Snapshot, at request.Position) *Page {
 	p := &Page{Meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.Rev, 10)}, Part: at.Key != ""}
+	fetched := int64(1)
+	defer func() {
+		r.lists.add(Listed{c.Resource.Def.Group, c.Resource.Def.Plural, true, ""}, ListCounts{Fetched: fetched, Returned: int64(len(p.Items))})
+	}()
 	if q.sel.single(c) && at.Key == "" {
 		if it := snap.Get(cache.Key(q.sel.namespace, q.sel.name)); q.sel.Has(it) {
 			p.Items = []*cache.Item{it}
 		}
 		return p
 	}
+	fetched = 0
 	if q.sel.Everything() && q.sel.namespace == "" && q.limit == 0 {
 		p.Items = make([]*cache.Item, 0, snap.Len())
 	}
@@ -128,6 +135,7 @@ func (r *Reader) listSnapshot(c *call.Call, q *query, snap *cache.Snapshot, at r
 	all := q.sel.Everything() && q.sel.namespace == ""
 	more := false
 	snap.Scan(q.sel.namespace, from, func(it *cache.Item) bool {
+		fetched++
 		switch full := q.limit > 0 && int64(len(p.Items)) == q.limit; {
 		case full && all && known: // what remains is known without a look
 			more, remaining = true, int64(left)-q.limit
@@ -236,6 +244,11 @@ func (r *Reader) listAt(ctx context.Context, c *call.Call, q *query, at request.
 		from = c.Resource.Def.Key("", at.Key) + "\x00"
 	}
 	p := &Page{Meta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(at.Rev, 10)}, Part: at.Key != ""}
+	read := ListCounts{}
+	defer func() {
+		read.Returned = int64(len(p.Items))
+		r.lists.add(Listed{c.Resource.Def.Group, c.Resource.Def.Plural, false, ""}, read)
+	}()
 	for {
 		// One more than needed tells whether more follow.
 		o := store.ListOptions{From: from, Rev: at.Rev, Limit: chunk}
@@ -248,7 +261,9 @@ func (r *Reader) listAt(ctx context.Context, c *call.Call, q *query, at request.
 		if err != nil {
 			return nil, refusedAt(c, at.Rev, err)
 		}
+		read.Fetched += int64(len(got.KVs))
 		for i, kv := range got.KVs {
+			read.Evaluated++
 			it, err := r.itemAt(c, kv)
 			if err != nil {
 				return nil, err

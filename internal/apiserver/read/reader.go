@@ -30,6 +30,7 @@ type Reader struct {
 	// Sources make the objects of computed resources.
 	Sources map[*resource.Def]Source
 
+	lists tally
 	// committed is the last revision that a write of this process was answered with (A3).
 	committed atomic.Int64
 	shared    atomic.Bool // other servers write to the store as well

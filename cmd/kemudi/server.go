@@ -225,7 +225,7 @@ func addJoiningFlags(f *pflag.FlagSet, o *cluster.Joining) {
 }
 
 func addKubeletFlags(f *pflag.FlagSet, o *cluster.Kubelets) {
-	f.Var((*authorityFlag)(o), "kubelet-certificate-authority", "certificates of the authority that signs those of node agents; empty, if said: these are not verified; default the cluster's own authority")
+	f.Var((*authorityFlag)(o), "kubelet-certificate-authority", "certificates of the authority that signs those of node agents; empty, if said: these are not verified; default the cluster's own authority for agents of Kemudi, and whatever they show for those of others")
 	f.StringVar(&o.CertFile, "kubelet-client-certificate", o.CertFile, "certificate that this server shows to node agents; default one of the cluster's")
 	f.StringVar(&o.KeyFile, "kubelet-client-key", o.KeyFile, "key of that certificate")
 	f.StringSliceVar(&o.AddressTypes, "kubelet-preferred-address-types", o.AddressTypes, "which of a node's addresses its agent is reached by: the first of these types that it has")

@@ -39,6 +39,7 @@ import (
 	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/internal/version"
 	"github.com/kemudi/kemudi/internal/worker"
 	"github.com/kemudi/kemudi/test/port"
 )
@@ -349,7 +350,8 @@ func TestAPIServerBelievesNoOtherCertificateThanTheNodes(t *testing.T) {
 		}
 		node, err := client.For(b.s.plane.Admin(), core.Nodes).Patch(t.Context(), "", "n9", "status", client.Patch{
 			Type: types.MergePatchType,
-			Data: fmt.Appendf(nil, `{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%d}}}}`, l.Addr().(*net.TCPAddr).Port),
+			Data: fmt.Appendf(nil, `{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}],"nodeInfo":{"kubeletVersion":%q},"daemonEndpoints":{"kubeletEndpoint":{"Port":%d}}}}`,
+				version.Git(), l.Addr().(*net.TCPAddr).Port),
 		})
 		b.must(err)
 		b.caughtUp(node)

@@ -25,6 +25,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/internal/version"
 )
 
 // foreign serves a node's agent that is not ours on the loopback, with a certificate. It
@@ -127,6 +128,29 @@ func TestNodeAgentsAreNotVerifiedWhereNobodyIsToVouchForThem(t *testing.T) {
 	b.foreign("n7", anybody.TLS())
 	if got := b.askAgent("n7"); got != "kube-apiserver-kubelet-client" {
 		t.Errorf("got %s", got)
+	}
+}
+
+// TestAgentsOfOthersAreBelievedAsUpstreamDoes asks one by its own certificate, with no flag; one that says to be ours by the cluster's
+// alone.
+func TestAgentsOfOthersAreBelievedAsUpstreamDoes(t *testing.T) {
+	other, _ := authority(t)
+	b := newPortBed(t)
+	own, err := other.NodeServing("n7", []string{"127.0.0.1"})
+	b.must(err)
+	b.foreign("n7", own.TLS())
+	for _, c := range []struct{ version, want string }{
+		{"v1.36.0", "kube-apiserver-kubelet-client"}, {"kwok-v0.8.0", "kube-apiserver-kubelet-client"}, {version.Alone(), "kube-apiserver-kubelet-client"},
+		{version.Git(), "x509: certificate signed by unknown authority"},
+	} {
+		n, err := client.For(b.s.plane.Admin(), core.Nodes).Patch(t.Context(), "", "n7", "status", client.Patch{
+			Type: types.MergePatchType, Data: fmt.Appendf(nil, `{"status":{"nodeInfo":{"kubeletVersion":%q}}}`, c.version),
+		})
+		b.must(err)
+		b.caughtUp(n)
+		if got := b.askAgent("n7"); !strings.Contains(got, c.want) {
+			t.Errorf("an agent %s: got %s, want %s", c.version, got, c.want)
+		}
 	}
 }
 

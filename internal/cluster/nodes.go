@@ -33,7 +33,7 @@ type nodes struct{ s *server }
 var _ tunnel.Nodes = nodes{}
 
 // DialNode opens a connection to the agent of a node. Over the network both ends
-// show certificates of the cluster's CA, the agent one that is made out to its
+// show certificates of the cluster's CA, the agent of a node of ours one that is made out to its
 // node: nobody else is believed, whichever way led there.
 func (d nodes) DialNode(ctx context.Context, name string) (net.Conn, error) {
 	if d.own(name) {
@@ -46,7 +46,7 @@ func (d nodes) DialNode(ctx context.Context, name string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.s.o.Kubelets.Timeout)
 	defer cancel()
 	to := reach.Target{Node: name, Kind: reach.Agent, Address: d.s.o.Kubelets.address(node)}
-	secured, err := d.secure(to)
+	secured, err := d.secure(to, node)
 	if err != nil {
 		return nil, err
 	}

@@ -163,7 +163,7 @@ func TestServerReachesNodesByTheirTunnelsToAnother(t *testing.T) {
 	far.s.tunnels, err = dialback.NewRegistry(far.s.o.Logger)
 	b.must(err)
 	to := reach.Target{Node: "n9"}
-	secured, err := far.secure(to)
+	secured, err := far.secure(to, node)
 	b.must(err)
 	raw, err := far.peers().Dial(t.Context(), url, "n9", asked(to))
 	b.must(err)

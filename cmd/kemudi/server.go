@@ -159,7 +159,11 @@ func addAPIFlags(f *pflag.FlagSet, o *cluster.API) {
 	addEmulationFlags(f, &o.Emulation.Version, &o.Emulation.Compatible)
 	f.BoolVar(&o.Emulation.Forward, "emulation-forward-compatible", o.Emulation.Forward, "with --emulated-version: serve newer versions too of resources that this release has, alpha versions excepted")
 	f.BoolVar(&o.Emulation.Explicit, "runtime-config-emulation-forward-compatible", o.Emulation.Explicit, "with --emulated-version: serve newer versions that --runtime-config names")
-	f.Var((*featureGatesFlag)(&o.Features), "feature-gates", "upstream's feature gates, WatchList=true,...: they are known by name, and nothing follows from them, as what there is here is on")
+	f.Var((*featureGatesFlag)(&o.Features), "feature-gates", "upstream's feature gates, WatchList=true,...: they are known by name, and nothing follows from them, as what there is here is on, but for CoordinatedLeaderElection=true, with which a server gives leases away to who stands for them as LeaseCandidates")
+	c := &o.Coordinated
+	f.DurationVar(&c.LeaseDuration, "coordinated-leadership-lease-duration", c.LeaseDuration, "with CoordinatedLeaderElection: how long the lease of the server that does so is good for")
+	f.DurationVar(&c.RenewDeadline, "coordinated-leadership-renew-deadline", c.RenewDeadline, "with CoordinatedLeaderElection: how long that server tries to renew it before it gives it up")
+	f.DurationVar(&c.RetryPeriod, "coordinated-leadership-retry-period", c.RetryPeriod, "with CoordinatedLeaderElection: how often servers try to get or to renew it")
 }
 
 // addPortFlags adds how the API's port takes connections.

@@ -13,6 +13,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/discovery"
 	"github.com/kemudi/kemudi/internal/audit"
 	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/leader"
 	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/version"
 )
@@ -38,8 +39,9 @@ type API struct {
 	Authorization    Authorization // --authorization-mode and others
 	Encryption       Encryption
 	EgressFile       string       // --egress-selector-config-file
-	Features         FeatureGates // --feature-gates, from which nothing follows
+	Features         FeatureGates // --feature-gates
 	Emulation        Emulation
+	Coordinated      leader.Settings // --coordinated-leadership-lease-duration and others
 }
 
 // Emulation says which release a server acts as, each field by its flag.

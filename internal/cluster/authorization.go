@@ -21,7 +21,7 @@ func (s *server) tellFeatures() error {
 	for _, name := range s.o.API.Features.Idle() {
 		s.o.Logger.Warn("a feature gate has no effect", "gate", name, "why", "what there is here is on, and nothing else is there")
 	}
-	if err := s.registry.Register(features.Metrics{}); err != nil {
+	if err := s.registry.Register(features.Metrics{Gates: s.o.API.Features}); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	return nil

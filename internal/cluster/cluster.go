@@ -303,7 +303,7 @@ func (s *server) serve(sg *stages, st state) error {
 	s.plane, err = plane.New(plane.Options{
 		Store: st.Store, Shared: st.shared, Alone: s.o.alone != nil, CABundle: string(s.pki.CA.CertPEM()), Network: s.o.Network.Network, Logger: s.o.Logger,
 		Registry: s.registry, Controllers: controllers, Host: s.o.NodeName, Plugins: s.o.API.Plugins, Authorization: s.o.API.Authorization, Egress: s.egress, Scheduler: scheduling,
-		Election: s.o.Election, Address: s.own(), Node: node, ProxyCertificate: s.pki.FrontProxyCertificate,
+		Election: s.o.Election, Features: s.o.API.Features, Coordinated: s.o.API.Coordinated, Address: s.own(), Node: node, ProxyCertificate: s.pki.FrontProxyCertificate,
 		Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
 			// The service "kubernetes" leads here.
 			o.Health.Add(obs.Check{Name: "poststarthook/bootstrap-controller", Run: obs.Done(published)})

@@ -118,7 +118,7 @@ func Defaults() Options {
 		Network: defaultNetwork(), Kubelets: defaultKubelets(), Identity: identity.Defaults(),
 		API: API{
 			EncodedCacheSize: apiserver.DefaultEncodedBytes, RequestTimeout: apiserver.DefaultRequestTimeout, EventTTL: apiserver.DefaultKept,
-			MaxReads: apiserver.DefaultMaxReads, MaxWrites: apiserver.DefaultMaxWrites, Audit: audit.Defaults(), Authorization: modes.Defaults(),
+			MaxReads: apiserver.DefaultMaxReads, MaxWrites: apiserver.DefaultMaxWrites, Audit: audit.Defaults(), Authorization: modes.Defaults(), Coordinated: leader.Defaults(),
 		},
 		Controllers: controllers.Defaults(), Election: leader.Defaults(), Joining: Joining{PeerPort: DefaultPeerPort},
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controller"
 	"github.com/kemudi/kemudi/internal/controllers"
+	"github.com/kemudi/kemudi/internal/features"
 	"github.com/kemudi/kemudi/internal/hook"
 	"github.com/kemudi/kemudi/internal/leader"
 	"github.com/kemudi/kemudi/internal/metricsserver"
@@ -75,6 +76,10 @@ type Options struct {
 	Alone bool
 	// Election says how; of the scheduler, its configuration does, if there is one.
 	Election leader.Settings
+	// Features say whether leases are given away to those who stand for them as LeaseCandidates, Coordinated how one of several
+	// servers is elected to do so.
+	Features    features.Gates
+	Coordinated leader.Settings
 	// Leadership decides in place of elections; nil: nobody does.
 	Leadership controller.Leadership
 	// Host names this process in events, with a random part in elections, and in the record by which
@@ -129,7 +134,7 @@ func New(o Options) (*Plane, error) {
 	if err := o.checkElections(); err != nil {
 		return nil, err
 	}
-	if o.elects() {
+	if o.elects() || o.coordinates() {
 		o.Store = fence.Store{Store: o.Store}
 	}
 	defs := api.All()
@@ -219,6 +224,9 @@ func (p *Plane) health() *obs.Health {
 	)
 	for _, name := range withCaches {
 		h.Add(obs.Check{Name: name, Run: obs.Done(p.caches.Synced())})
+	}
+	if p.o.coordinates() {
+		h.Add(obs.Check{Name: "poststarthook/start-kube-apiserver-coordinated-leader-election-controller", Run: obs.Done(p.caches.Synced())})
 	}
 	return h
 }
@@ -333,10 +341,11 @@ func (p *Plane) Controllers() []*controller.Controller {
 
 // control runs controllers and scheduler, if they are this process's.
 func (p *Plane) control(ctx context.Context, all []*controller.Controller) error {
+	g, m := task.NewGroup(ctx), controller.NewMetrics(p.o.Registry)
+	g.Go("events", p.recorder.Run)
+	g.Go("other servers", p.among)
+	p.coordinate(g, m)
 	if p.o.Alone {
-		g := task.NewGroup(ctx)
-		g.Go("events", p.recorder.Run)
-		g.Go("other servers", p.among)
 		return g.Wait()
 	}
 	sched := scheduler.New(scheduler.Options{
@@ -348,11 +357,8 @@ func (p *Plane) control(ctx context.Context, all []*controller.Controller) error
 		PodGroups: p.server.Serves(scheduling.PodGroups.Def),
 	})
 	env := controller.Env{
-		As: p.as, Recorder: p.recorder.For, Logger: p.o.Logger, Metrics: controller.NewMetrics(p.o.Registry), Leadership: p.lead.controllers,
+		As: p.as, Recorder: p.recorder.For, Logger: p.o.Logger, Metrics: m, Manager: "kube-controller-manager", Leadership: p.lead.controllers,
 	}
-	g := task.NewGroup(ctx)
-	g.Go("events", p.recorder.Run)
-	g.Go("other servers", p.among)
 	g.Go("controllers", func(ctx context.Context) error {
 		return controller.RunAll(ctx, p.o.Controllers.Running(all), env)
 	})

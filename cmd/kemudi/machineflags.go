@@ -32,8 +32,8 @@ type machineFlags struct {
 }
 
 // flagsOfMachines are what follows -- on the command line of up: flags of the servers, and behind another
-// -- flags of agents. An agent has what is said of servers, too, as far as it knows the flag, they do not
-// tell it themselves, and it says nothing of what is to run there; what is said of agents goes before it.
+// -- flags of agents. Flags of the servers hold for agents, too, unless agents do not have them, servers tell
+// agents themselves, or they say what is to run on the node (labels, taints). Flags of agents go before them.
 func flagsOfMachines(up *cobra.Command, args []string) (m machineFlags, _ error) {
 	var own []string
 	m.first = args

@@ -15,9 +15,8 @@ import (
 	"github.com/kemudi/kemudi/internal/watchcache"
 )
 
-// authenticator believes the cluster's client certificates, the tokens of its
-// service accounts, those of machines that join, those that the operator says, and the front
-// proxy that he names.
+// authenticator believes the cluster's client certificates, the front proxy that the operator
+// names, and tokens: of service accounts, of machines that join, and of whom the operator's flags name.
 func (s *server) authenticator(caches *watchcache.Set) authenticator.Request {
 	tokens := authn.NewServiceAccountTokens(s.issuer, authn.Objects{
 		ServiceAccount: reader(caches, core.ServiceAccounts),

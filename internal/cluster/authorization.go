@@ -27,8 +27,8 @@ func (s *server) tellFeatures() error {
 	return nil
 }
 
-// follow keeps up with what is said of who is believed and of who may do what, and with who calls
-// deprecated versions.
+// follow starts what keeps authentication and authorization up to date, and what notes who calls deprecated
+// versions.
 func (s *server) follow(g *task.Group) {
 	if run := s.known.Run(); run != nil {
 		g.Go("whose tokens are believed", run)

@@ -21,9 +21,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// keepHome has the libraries put into our directories what they would put into
-// those that all programs share, and removes what an earlier process left of it
-// when it was killed: mounts, most of all, through which it unpacked an image.
+// keepHome makes the libraries use our directories for temporary files, not those that all
+// programs share. It removes what a process that was killed has left there, above all the
+// mounts through which it unpacked an image.
 func keepHome(o Options) error {
 	removed, err := unmountBelow(o.tempDir())
 	for _, path := range removed {

@@ -99,8 +99,8 @@ type Watch struct {
 	// SkipNew says that objects that are new wake nobody, those from before the
 	// controller ran included: for inputs of which only changes and ends matter.
 	SkipNew bool
-	// Behind says that the keys which a change wakes let those go before that have changed
-	// themselves (C11): for inputs of which one change wakes many, whose reconciles take long.
+	// Behind says that keys which this input wakes wait behind keys whose own objects have changed
+	// (C11): for inputs of which one change wakes many keys, and reconciles take long.
 	Behind bool
 	// Selection, if set, is kept up to date while this is watched, for Keys to ask.
 	Selection *Selection

@@ -1,6 +1,6 @@
-// Package dns is the cluster's DNS: CoreDNS in the process. A Corefile says what it does,
-// that of the config map kube-system/coredns or the one in package corefile, and CoreDNS'
-// plugins do it, but for those that plugins.go has in their place (docs/decisions/046-coredns.md).
+// Package dns is the cluster's DNS: CoreDNS in the process, as a Corefile says (that of the config map
+// kube-system/coredns, else the one in package corefile). The plugins are CoreDNS' own, but for a
+// few that plugins.go replaces (docs/decisions/046-coredns.md).
 //
 // answer.go is pure: a question, the rules of a Corefile (rules.go) and a view of the cluster
 // in, records out. It follows the Kubernetes DNS specification 1.1.0. handler.go is the plugin

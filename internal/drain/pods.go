@@ -108,8 +108,8 @@ func (p *Pods) lead(pod *corev1.Pod) lead {
 	}
 }
 
-// services are the names of those that select the pod, and for which our proxies make rules of
-// the slices that our controller writes.
+// services are the names of the Services that select the pod and are served by our proxies, from slices that our
+// controller writes.
 func (l lead) services() (names []string) {
 	if len(l.pod.Status.PodIPs) == 0 || core.PodTerminal(l.pod) {
 		return nil

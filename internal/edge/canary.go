@@ -8,8 +8,8 @@ import (
 	"github.com/kemudi/kemudi/internal/edge/route"
 )
 
-// divert returns the upstream of a request: that of a canary, if one wants it. All else that is done
-// with it is what the site itself says, so that nobody gets round that by asking for a canary.
+// divert returns the upstream of a request: that of a canary, if one wants it. Passwords, lists of addresses and all else
+// stay those of the site itself, so that nobody gets round them by asking for a canary.
 func divert(t *route.Target, r *http.Request) string {
 	for _, c := range t.Canaries {
 		if takes(c.Site.Options.Canary, r) {

@@ -1,6 +1,6 @@
-// Package edgefeed keeps the edge of a node: it starts the process when the cluster has the
-// first Ingress that is obeyed, Gateway that is served or balancer that does more than pass on packets, tells it by its
-// socket what changes, and ends it when there is none any more. Start at [Feeder.Run].
+// Package edgefeed keeps the edge of a node. It starts the process when the cluster has something for it: an
+// Ingress that is obeyed, a Gateway that is served, or a balancer that does more than pass on packets. It tells the process
+// by its socket what changes, and ends it when the last of them has gone. Start at [Feeder.Run].
 //
 // Here live the process, its socket and its cgroup, and what is followed of the API for it. What
 // tables are made of is the business of packages ingress, gateway and balancer, and what becomes of a request package edge's.

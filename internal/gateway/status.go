@@ -41,8 +41,8 @@ func unless[K, R ~string](c *conditions, f *fault, kind K, reason R) {
 	c.set(string(kind), metav1.ConditionFalse, f.reason, f.message)
 }
 
-// Merge gives conditions that a status is to have the times of those that it had, and keeps those of kinds that are
-// of others.
+// Merge returns the conditions that a status had, with those that it is to have in place of those of the same type. The
+// time of a transition stays where the condition's status stays, and so do conditions of types that others write.
 func Merge(had, want []metav1.Condition) []metav1.Condition {
 	out := append([]metav1.Condition(nil), had...)
 	for _, c := range want {

@@ -47,8 +47,8 @@ func (s *Settings) checkEnforcement() error {
 	return nil
 }
 
-// enforcement holds pods to what the node has for them, and others, if it is told to, to what is
-// reserved for them, by the cgroups above them all.
+// enforcement sets the limits of cgroups: of the one above all pods, to what the node has for pods, and, if
+// it is told to, of those of the system and of the cluster's own programs, to what is reserved for them.
 type enforcement struct {
 	s        Settings
 	capacity v1.ResourceList

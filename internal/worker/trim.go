@@ -7,10 +7,12 @@ import (
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
-// Trim takes off an object of the API what a machine that runs pods has no use for: of the
-// other nodes, of which each machine knows all, it needs only how their pods are reached, of
-// pods of other nodes, of which it knows while there are network policies, what those look
-// at, and of what it does not write, not who has written which field.
+// Trim takes off an object of the API what a machine that runs pods has no use for, since each
+// machine keeps all of these objects:
+//
+//   - other nodes: all but how their pods are reached;
+//   - pods of other nodes, which it has while there are network policies: all but what policies look at;
+//   - whatever it does not write itself: the managed fields.
 func Trim(nodeName string) func(resource.Object) {
 	return func(obj resource.Object) {
 		switch o := obj.(type) {

@@ -51,8 +51,8 @@ func certificateSigning(o *admission.Options) admission.Plugin {
 	}}
 }
 
-// clusterTrustBundleAttest lets only those say whom a signer's certificates are to be believed by
-// who may attest for that signer.
+// clusterTrustBundleAttest lets ClusterTrustBundles of a signer be written only by who has the verb attest
+// for that signer.
 func clusterTrustBundleAttest(o *admission.Options) admission.Plugin {
 	return admission.Plugin{Name: "ClusterTrustBundleAttest", Validate: func(ctx context.Context, a *admission.Attributes) error {
 		now, ok := a.Object.(*certificatesv1.ClusterTrustBundle)

@@ -49,9 +49,8 @@ func newCredit() credit {
 	return credit{pass: prefaceSize, window: firstWindow, whole: firstWindow}
 }
 
-// filter appends to dst what the server is to see of src, which is what the
-// client has sent after what was filtered before. It is at most what both have
-// brought, as long as the client keeps to the rules.
+// filter appends to dst what the server is to see of src, the client's next bytes. As
+// long as the client keeps to the rules, the server is never shown more bytes than the client has sent.
 func (c *credit) filter(dst, src []byte) []byte {
 	for len(src) > 0 {
 		if c.pass > 0 {

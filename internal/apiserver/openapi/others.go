@@ -156,8 +156,8 @@ func (d *swaggerDocument) merge(o Other) error {
 	return nil
 }
 
-// same are the schemas that are there of those of another document, by name, and those that have been given other names.
-// The rest need not be decoded.
+// same are the schemas of this document whose names another document has, too, with or without the suffix ("_v2") by
+// which schemas of one name are told apart. The rest need not be decoded.
 func (d *swaggerDocument) same(others spec.Definitions) (spec.Definitions, error) {
 	out := spec.Definitions{}
 	for name, text := range d.definitions {

@@ -118,14 +118,15 @@ func newAddresses(nodes Nodes) *http.Transport {
 // nodeKey is the key of [onNode].
 type nodeKey struct{}
 
-// onNode says on which node that is what a request goes to, to who opens its connection.
+// onNode puts the node of a request's target into the request's context, where [newAddresses] finds it when it opens
+// the connection.
 func onNode(r *http.Request, node string) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), nodeKey{}, node))
 }
 
-// address is a target on a node by its IP address. Objects say what that is, and who may
-// write one of them is not therefore meant to reach what listens to this machine
-// alone: such addresses are refused, and so are names, whatever they stand for.
+// address is a target on a node by its IP address, which an object of the API says. Whoever
+// may write such an object must not reach by it what only this machine itself can reach: addresses
+// of that kind are refused, and so are names, whatever they stand for.
 func (t *Tunnels) address(node string, at named) (target, error) {
 	ip := at.name
 	if !proxyable(ip) {

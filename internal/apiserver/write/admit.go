@@ -64,8 +64,8 @@ func (w *attempt) admit(ctx context.Context, ask func(context.Context, *admissio
 	return err
 }
 
-// end tells those plugins that wanted to know it that it is known what has become
-// of the attempt. A nil attempt is none.
+// end runs what plugins have left for after the attempt (Attributes.After), the last first, now that its outcome
+// is known. A nil attempt has nothing to run.
 func (w *attempt) end() {
 	if w == nil {
 		return

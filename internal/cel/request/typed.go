@@ -43,7 +43,7 @@ func Typed(t Types, params bool) (*environment.EnvSet, error) {
 	})
 }
 
-// described is a type that says what it is in JSON, where that is not what it is in Go.
+// described is a type whose form in JSON differs from its form in Go, and which says so itself.
 type described interface {
 	OpenAPISchemaType() []string
 	OpenAPISchemaFormat() string

@@ -11,8 +11,9 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core/csi"
 )
 
-// migrated returns a copy of a volume that names the driver which stands in for what has made it, and
-// is not held up any more by what was to delete it then; nil if it is as it should be.
+// migrated returns a copy of a volume of a plugin that was built in once, changed so that the CSI driver that stands in
+// for the plugin sees to it: the annotation names the driver, and the finalizer of the plugin's deletion is gone. It is
+// nil if nothing is to be changed.
 func migrated(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	by := v.Annotations[claims.ProvisionedBy]
 	annotations, changed := migratedTo(v.Annotations, by)
@@ -40,8 +41,8 @@ func handedOver(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	return c
 }
 
-// migratedTo brings the annotation up to date that names who stands in for a provisioner. What says of nobody that
-// it was provisioned says nothing of that either.
+// migratedTo brings the annotation up to date that names the driver which stands in for the provisioner by. Objects that
+// were not provisioned keep their annotations.
 func migratedTo(annotations map[string]string, by string) (fresh map[string]string, changed bool) {
 	driver, _ := csi.Driver(by)
 	if by == "" || annotations[claims.MigratedTo] == driver {

@@ -58,9 +58,9 @@ func (l *Ledger) Take(pod *v1.Pod, refuse func(Allocations, Allocation) (reason,
 }
 
 // Resize lets the pod have what its spec asks for now, out of what the node has for
-// pods, or says why not: then it keeps what it has. If others may make room for it, it
-// gets what it has asked for when they have, and again is called with what they have done,
-// by any goroutine. It must not block.
+// pods, or says why not: then it keeps what it has. A resize for which other pods may still
+// make room (Deferred) waits here. Once they have, it is granted, and again is called, by any
+// goroutine, with what they did. again must not block.
 func (l *Ledger) Resize(pod *v1.Pod, allocatable v1.ResourceList, again func(trigger string)) (reason, message string) {
 	w := &waiter{pod, resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}), allocatable, time.Now(), again}
 	l.mu.Lock()

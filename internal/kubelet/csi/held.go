@@ -68,7 +68,8 @@ type asking struct {
 	asked chan struct{}
 }
 
-// ask has the drivers asked of those volumes of which nothing is known that counts, and returns those to wait for.
+// ask begins to ask the drivers of the volumes for which there is no measurement, or an old one, and returns the
+// questions to wait for.
 func (s *Volumes) ask(of []Published) (waiting []asking) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

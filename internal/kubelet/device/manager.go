@@ -28,8 +28,8 @@ import (
 type Options struct {
 	// Dir has the socket at which plugins register, their own, and the checkpoint.
 	Dir string
-	// Changed is told that the node has other devices than before, Pods of those that have devices
-	// of which something has changed. Neither may block.
+	// Changed is called when the node has other devices than before, Pods with the pods whose devices
+	// have changed, in health for example. Neither may block.
 	Changed func()
 	Pods    func([]types.UID)
 

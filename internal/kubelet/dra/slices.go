@@ -19,8 +19,8 @@ import (
 // wipe is the deletion of a driver's slices that is to come.
 type wipe struct{ cancel context.CancelFunc }
 
-// watchSlices sees to it that the slices of a driver are deleted after a while if no plugin of it can be
-// asked, so that no pod is sent here for its devices, and that they are not if one can.
+// watchSlices is called when a plugin of a driver came or went. Without a plugin that can be asked it has the driver's
+// slices deleted after a while, so that no pod is sent here for its devices; with one it calls that off.
 func (m *Manager) watchSlices(ctx context.Context, driver string) {
 	m.mu.Lock()
 	pending := m.mu.wipes[driver]

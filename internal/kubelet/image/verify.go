@@ -12,8 +12,8 @@ import (
 	config "k8s.io/kubelet/config/v1beta1"
 )
 
-// Verification says of which images that are on the node a pod must show that it could have pulled them, before it may
-// use them without a pull (KEP-2535). The zero value: of those that an agent has pulled.
+// Verification says for which of the node's images a pod must prove that it has credentials to pull them, although no
+// pull is needed (KEP-2535). The zero value: for those that the agent itself has pulled.
 type Verification struct {
 	// Policy is one of upstream's ImagePullCredentialsVerificationPolicy.
 	Policy string

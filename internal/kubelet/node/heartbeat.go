@@ -256,9 +256,9 @@ func (h *heartbeat) newImages(ctx context.Context, pulled int64) bool {
 	return pulled != h.pulled && !h.n.o.Simulated && !equality.Semantic.DeepEqual(h.n.images(ctx), h.node.Status.Images)
 }
 
-// contradicted reports whether others have said otherwise of the node than its status did: of its resources, of which
-// those that they have added are to be allocatable and its own are as it knows them, or of its conditions, as when it was lost
-// for a while.
+// contradicted reports whether others have changed the node's status since it was written, so that it must be written
+// again. They do so to resources (extended ones that they add are to become allocatable, the node's own are to be as it
+// measures them), and to conditions, while the node was taken for lost.
 func (h *heartbeat) contradicted() bool {
 	node, ok := h.n.cache.Get("", h.n.o.Name)
 	if !ok || node.UID != h.node.UID || resource.Revision(node) <= resource.Revision(h.node) {

@@ -24,8 +24,8 @@ const MostImages = 50
 
 var ourConditions = []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure, v1.NodeReady}
 
-// declared are the features that the node says it has: what needs one that is newer than some nodes of a cluster is
-// kept to those that have it (KEP-5328).
+// declared are the features that the node says it has (KEP-5328): a pod that needs a new one is scheduled only to nodes
+// that have it.
 var declared = []string{
 	extendwebsocketstokubelet.ExtendWebSocketsToKubeletFeatureGate, inplacepodresize.IPPRPodLevelResourcesFeatureGate,
 	inplacepodresize.IPPRInitContainersFeatureGate, restartallcontainers.RestartAllContainersOnContainerExits,

@@ -8,6 +8,6 @@
 // Invariants, cited by number in the code:
 //
 //	P1 A pod gets all that is to be its own, or nothing of it.
-//	P2 Between the moment in which it is decided on which nodes a pod gets processors and memory and that in which it has them, nobody else gets any.
+//	P2 From the decision on which NUMA nodes a pod gets processors and memory until it has them, nobody else gets any.
 //	P3 A pod that asks for no devices does not wait for plugins.
 package pin

@@ -174,10 +174,10 @@ func (s *step) prepared() bool {
 	return !s.o.Devices.Unprepared
 }
 
-// retire gives up a sandbox: what runs in it is killed (killUnwanted does that),
-// then it gives its addresses back, and at last, if remove is set, it goes,
-// unless the logs of a container in it are still of use. It returns true when
-// the addresses are free.
+// retire gives up a sandbox, step by step: killUnwanted kills what runs in it, then the
+// sandbox is stopped, which frees its addresses, and then, with remove, it is removed. One
+// with a container whose logs are still of use is not removed. It returns true when the
+// addresses are free.
 func (s *step) retire(sb *Sandbox, remove bool) bool {
 	switch used, running := s.uses(sb.ID); {
 	case running:

@@ -248,8 +248,8 @@ func wrapped(s *spec.Schema) *spec.Schema {
 	return s
 }
 
-// byDefault is the default of a field: what its comment says, or that of its type, and otherwise
-// what Go has of a value that is always written.
+// byDefault is the default of a field: the one in its comment, else the one in the comment of its type, else the zero
+// value of Go, for fields that are always written.
 func (r *reader) byDefault(src *source, comment []string, f reflect.StructField) (any, error) {
 	value, err := src.defaultOf(comment)
 	for t := f.Type; err == nil && value == nil; {

@@ -14,7 +14,7 @@ import (
 // the child y alone, which goes before "x/*", and "x" beside them is then what is
 // left of the folder.
 const layers = `
-accept english version
+accept english version wholefile
 trace texttest apiserver/openapi/markers
 carry corefile dump features inotify linger rawconn task obs layout
 ociimage scavenge edge/lines edge/passwd edge/route

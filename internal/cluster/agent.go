@@ -20,7 +20,6 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/discovery"
-	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/client/https"
@@ -33,6 +32,7 @@ import (
 	"github.com/kemudi/kemudi/internal/scavenge"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/version"
+	"github.com/kemudi/kemudi/internal/wholefile"
 	"github.com/kemudi/kemudi/internal/worker"
 	"github.com/kemudi/kemudi/internal/worker/settings"
 )
@@ -200,7 +200,7 @@ func (a *agent) learn(ctx context.Context) error {
 	if text == string(before) {
 		return nil
 	}
-	return pki.WriteFile(file, []byte(text))
+	return wholefile.Private(file, []byte(text))
 }
 
 // ask asks for the cluster's settings until they are there, or, if so long only, until what is

@@ -24,6 +24,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/wholefile"
 	"github.com/kemudi/kemudi/test/openid"
 	"github.com/kemudi/kemudi/test/wait"
 )
@@ -31,7 +32,7 @@ import (
 // write writes a file of the test, whole.
 func write(t *testing.T, path, text string) string {
 	t.Helper()
-	if err := pki.WriteFile(path, []byte(text)); err != nil {
+	if err := wholefile.Private(path, []byte(text)); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -16,6 +16,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/auth/trust"
+	"github.com/kemudi/kemudi/internal/wholefile"
 	"github.com/kemudi/kemudi/test/wait"
 )
 
@@ -62,7 +63,7 @@ func TestAuthorityOfClientsInAFileIsExchanged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := pki.WriteFile(file, a.Certs()[0].Raw); err != nil { // no PEM: as in the middle of a change
+		if err := wholefile.Private(file, a.Certs()[0].Raw); err != nil { // no PEM: as in the middle of a change
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(file, a.CertPEM(), 0o600); err != nil {

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/up"
+	"github.com/kemudi/kemudi/internal/wholefile"
 	"github.com/kemudi/kemudi/internal/worker"
 )
 
@@ -38,7 +38,7 @@ func (o *Options) markEphemeral() error {
 	if !o.NoNode {
 		what = append(what, withNode...)
 	}
-	return pki.WriteFile(up.EphemeralMark(o.DataDir), what)
+	return wholefile.Private(up.EphemeralMark(o.DataDir), what)
 }
 
 // withNode is in the mark of a server that ran pods.

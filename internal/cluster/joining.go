@@ -20,6 +20,7 @@ import (
 	"github.com/kemudi/kemudi/internal/store/etcd"
 	"github.com/kemudi/kemudi/internal/up"
 	"github.com/kemudi/kemudi/internal/version"
+	"github.com/kemudi/kemudi/internal/wholefile"
 	"github.com/kemudi/kemudi/internal/worker/settings"
 )
 
@@ -190,7 +191,7 @@ func (o *Options) join(ctx context.Context) error {
 	if err := pki.WriteShared(o.DataDir, answer.Keys); err != nil {
 		return err
 	}
-	if err := pki.WriteFile(filepath.Join(o.DataDir, settings.Key), []byte(answer.Settings)); err != nil {
+	if err := wholefile.Private(filepath.Join(o.DataDir, settings.Key), []byte(answer.Settings)); err != nil {
 		return err
 	}
 	at.Joining, at.Joined, at.Several, at.Cluster = false, true, answer.Cluster != nil, answer.Cluster

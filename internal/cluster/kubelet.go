@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/client/https"
 	"github.com/kemudi/kemudi/internal/join"
 	"github.com/kemudi/kemudi/internal/kubelet/machine"
@@ -23,6 +22,7 @@ import (
 	"github.com/kemudi/kemudi/internal/secureport"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/version"
+	"github.com/kemudi/kemudi/internal/wholefile"
 	"github.com/kemudi/kemudi/internal/worker"
 	"github.com/kemudi/kemudi/internal/worker/settings"
 )
@@ -226,7 +226,7 @@ func (a *nodeAgent) bootstrap(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("write --kubeconfig: %w", err)
 	}
-	return pki.WriteFile(o.Kubeconfig, text)
+	return wholefile.Private(o.Kubeconfig, text)
 }
 
 // serving is the certificate of the agent's port.

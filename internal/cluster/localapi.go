@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/reach/local"
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // nodeKubeconfig is the file in the data directory by which programs on an agent's machine
@@ -57,5 +57,5 @@ func (a *agent) writeKubeconfig(url string) error {
 	if err != nil {
 		return fmt.Errorf("encode kubeconfig: %w", err)
 	}
-	return pki.WriteFile(filepath.Join(a.o.DataDir, nodeKubeconfig), data)
+	return wholefile.Private(filepath.Join(a.o.DataDir, nodeKubeconfig), data)
 }

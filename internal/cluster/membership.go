@@ -10,9 +10,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/store/etcd"
 	"github.com/kemudi/kemudi/internal/up"
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // membership is what a server knows of its place among several, in a file of its data
@@ -97,7 +97,7 @@ func (m *membership) change(f func(s *standing)) error {
 	if err != nil {
 		return fmt.Errorf("encode which servers this one is of: %w", err)
 	}
-	if err := pki.WriteFile(m.path(), append(data, '\n')); err != nil {
+	if err := wholefile.Private(m.path(), append(data, '\n')); err != nil {
 		return err
 	}
 	m.mu.Lock()

@@ -17,6 +17,7 @@ import (
 	"github.com/kemudi/kemudi/internal/store/takeover"
 	"github.com/kemudi/kemudi/internal/up"
 	"github.com/kemudi/kemudi/internal/watchcache"
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // Takeover says which other Kubernetes this cluster continues, each field by its flag.
@@ -104,7 +105,7 @@ func (o *Options) takeOver(ctx context.Context) error {
 	if err := src.Write(ctx, made, o.NodeName, changed(ctx, rules, change)); err != nil {
 		return fmt.Errorf("--from-etcd: %w", err)
 	}
-	if err := pki.WriteFile(filepath.Join(made, etcdDir, up.TakeoverMark), []byte(o.Takeover.Etcd+"\n")); err != nil {
+	if err := wholefile.Private(filepath.Join(made, etcdDir, up.TakeoverMark), []byte(o.Takeover.Etcd+"\n")); err != nil {
 		return err
 	}
 	if err := os.Rename(made, filepath.Join(o.DataDir, takenDir)); err != nil {

@@ -16,6 +16,8 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // programs holds what build/runtime/build.sh packed: NAME.zst for each stream of
@@ -120,7 +122,7 @@ func unpack(dir string, list []program) (written int, err error) {
 		want.WriteString(line)
 	}
 	if len(missing) > 0 || !bytes.Equal(have, want.Bytes()) {
-		if err := replaceFile(record, want.Bytes(), 0o644); err != nil {
+		if err := wholefile.Write(record, want.Bytes(), 0o644); err != nil {
 			return len(missing), fmt.Errorf("unpack programs: %w", err)
 		}
 	}
@@ -156,7 +158,7 @@ func writePrograms(dir string, list []program) error {
 		wg.Go(func() {
 			data, err := p.content(data)
 			if err == nil {
-				err = replaceFile(filepath.Join(dir, p.name), data, 0o755)
+				err = wholefile.Write(filepath.Join(dir, p.name), data, 0o755)
 			}
 			if err != nil {
 				errs[i] = fmt.Errorf("unpack %s to %s: %w", p.name, dir, err)
@@ -191,32 +193,4 @@ func (p program) content(stream []byte) ([]byte, error) {
 		return nil, errors.New("embedded program does not have the hash that the manifest gives")
 	}
 	return data, nil
-}
-
-// replaceFile puts a file with the given content at path in one step: readers
-// and running programs see the old file or the new one, also across a power cut.
-func replaceFile(path string, data []byte, mode os.FileMode) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // repairBundles completes what an earlier process wrote about running
@@ -30,7 +32,7 @@ func repairBundles(o Options) error {
 			continue
 		}
 		if err == nil {
-			err = replaceFile(path, shim, 0o600)
+			err = wholefile.Write(path, shim, 0o600)
 		}
 		if err != nil {
 			return fmt.Errorf("find the shim of container %s: %w", id, err)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/containerd/containerd/v2/contrib/seccomp"
 	"github.com/containerd/containerd/v2/pkg/oci"
+
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // SandboxSeccomp is the file of the seccomp profile for sandboxes: it allows what
@@ -47,10 +49,7 @@ func writeSandboxSeccomp(o Options) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o711); err != nil {
 		return fmt.Errorf("write the seccomp profile of sandboxes: %w", err)
 	}
-	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
-		return fmt.Errorf("write the seccomp profile of sandboxes: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := wholefile.Write(path, data, 0o600); err != nil {
 		return fmt.Errorf("write the seccomp profile of sandboxes: %w", err)
 	}
 	return nil

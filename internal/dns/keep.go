@@ -12,6 +12,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // source is a Corefile with the other keys of its config map.
@@ -74,10 +76,7 @@ func (k keep) settle(s source) error {
 		}
 		return k.sweep("")
 	}
-	if err := os.WriteFile(good+".new", []byte(s.sum()), 0o600); err != nil {
-		return err
-	}
-	if err := os.Rename(good+".new", good); err != nil {
+	if err := wholefile.Write(good, []byte(s.sum()), 0o600); err != nil {
 		return err
 	}
 	return k.sweep(s.sum())

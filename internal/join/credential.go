@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // credential is a key and the certificate that was signed for it last, in two files. The
@@ -74,7 +75,7 @@ func (c *credential) keep(text []byte, key crypto.Signer) error {
 	if err != nil {
 		return err
 	}
-	if err := pki.WriteFile(c.path+".crt", text); err != nil {
+	if err := wholefile.Private(c.path+".crt", text); err != nil {
 		return err
 	}
 	c.held.Store(cert)

@@ -19,6 +19,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // fake is a server that says something of itself, and remembers what it was told.
@@ -176,8 +177,8 @@ func TestDamagedFilesAreNamed(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{recordFile, "client.key"} {
 		dir := t.TempDir()
-		must(t, pki.WriteFile(filepath.Join(dir, "client.crt"), []byte("garbage is as good as nothing here")))
-		must(t, pki.WriteFile(filepath.Join(dir, file), []byte("garbage")))
+		must(t, wholefile.Private(filepath.Join(dir, "client.crt"), []byte("garbage is as good as nothing here")))
+		must(t, wholefile.Private(filepath.Join(dir, file), []byte("garbage")))
 		if file != "client.key" {
 			_, err := pki.Key(filepath.Join(dir, "client.key"))
 			must(t, err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // Options say which machine it is. Dir and NodeName are required.
@@ -169,7 +170,7 @@ func (i *Identity) remember(r record) error {
 	if err != nil {
 		return fmt.Errorf("encode who this machine is: %w", err)
 	}
-	if err := pki.WriteFile(filepath.Join(i.o.Dir, recordFile), append(data, '\n')); err != nil {
+	if err := wholefile.Private(filepath.Join(i.o.Dir, recordFile), append(data, '\n')); err != nil {
 		return err
 	}
 	i.mu.Lock()

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // networkName is the name of the network in CNI's files. Each cluster of a
@@ -105,7 +107,7 @@ func placeConf(path string, data []byte) error {
 		return err
 	}
 	beside := filepath.Join(filepath.Dir(dir), ".new-"+filepath.Base(path))
-	if err := replaceFile(beside, data); err != nil {
+	if err := wholefile.Write(beside, data, 0o644); err != nil {
 		return err
 	}
 	inside := path + ".new" // which no CNI program takes for a configuration
@@ -113,31 +115,4 @@ func placeConf(path string, data []byte) error {
 		return err
 	}
 	return os.Rename(inside, path)
-}
-
-// replaceFile writes a file so that readers see the old or the new content, and
-// that it survives a power cut.
-func replaceFile(path string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // sysctlRoot is where the kernel shows its parameters, those of the calling
@@ -111,7 +113,10 @@ func ensureSysctls(list []sysctl, file string) error {
 	if err != nil {
 		return fmt.Errorf("encode sysctl record: %w", err)
 	}
-	if err := replaceFile(file, data); err != nil {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("write sysctl record: %w", err)
+	}
+	if err := wholefile.Write(file, data, 0o644); err != nil {
 		return fmt.Errorf("write sysctl record: %w", err)
 	}
 	for _, s := range todo {

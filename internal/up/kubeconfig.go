@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // contextName is the context, cluster and user in a person's kubeconfig.
@@ -53,33 +54,10 @@ func writeKubeconfig(config *api.Config, file string) error {
 	if target, err := filepath.EvalSymlinks(file); err == nil {
 		file = target
 	}
-	if err := replaceFile(file, data); err != nil {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("write %s: %w", file, err)
 	}
-	return nil
-}
-
-func replaceFile(file string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".kemudi-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	if was, stat := os.Stat(file); err == nil && stat == nil {
-		owner := was.Sys().(*syscall.Stat_t)
-		err = errors.Join(f.Chmod(was.Mode().Perm()), f.Chown(int(owner.Uid), int(owner.Gid)))
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), file)
+	return wholefile.Replace(file, data, 0o600)
 }
 
 // forgetKubeconfig removes what mergeKubeconfig added. It says whether there

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/kubelet"
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // A note in the data directory says where the logs of pods are. The default
@@ -26,7 +26,7 @@ func noteLogs(dataDir, logsDir string) error {
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
 		return fmt.Errorf("make data directory: %w", err)
 	}
-	return pki.WriteFile(logsNote(dataDir), []byte(logsDir+"\n"))
+	return wholefile.Private(logsNote(dataDir), []byte(logsDir+"\n"))
 }
 
 // removeLogs removes the logs of this server's pods.

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
 	"github.com/kemudi/kemudi/internal/kubelet/plugin"
 	"github.com/kemudi/kemudi/internal/kubelet/volume"
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // The files of pods are in the node agent's root directory. One that is not in the
@@ -30,7 +30,7 @@ func noteRoot(dataDir, root string) error {
 	if err != nil || slices.Contains(roots, root) {
 		return err
 	}
-	return pki.WriteFile(rootsNote(dataDir), []byte(strings.Join(append(roots[1:], root), "\n")+"\n"))
+	return wholefile.Private(rootsNote(dataDir), []byte(strings.Join(append(roots[1:], root), "\n")+"\n"))
 }
 
 // rootsOf are all root directories that a server with this data directory has had,

@@ -26,6 +26,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/trace"
+	"github.com/kemudi/kemudi/internal/wholefile"
 	"github.com/kemudi/kemudi/test/wait"
 )
 
@@ -112,7 +113,7 @@ func (a *apart) file(name string) string { return filepath.Join(a.dir, name) }
 
 func (a *apart) write(t *testing.T, name, text string) string {
 	t.Helper()
-	if err := pki.WriteFile(a.file(name), []byte(text)); err != nil {
+	if err := wholefile.Private(a.file(name), []byte(text)); err != nil {
 		t.Fatal(err)
 	}
 	return a.file(name)

@@ -16,6 +16,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/oidc"
 	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/wholefile"
 	"github.com/kemudi/kemudi/test/wait"
 )
 
@@ -86,7 +87,7 @@ func TestKeysInFilesOfTheOperatorAreExchanged(t *testing.T) {
 		}
 		return nil
 	})
-	if err := pki.WriteFile(signing, []byte("none")); err != nil {
+	if err := wholefile.Private(signing, []byte("none")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := (&Options{SigningKey: signing}).Signer(); err == nil || !strings.Contains(err.Error(), "--service-account-signing-key-file") {

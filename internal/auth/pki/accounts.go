@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // Names of the files of keys of service accounts' tokens. Public keys whose files match the pattern are
@@ -84,7 +86,7 @@ func (p *PKI) keepPublic(now crypto.PublicKey) error {
 	if err != nil {
 		return err
 	}
-	return WriteFile(p.files().path(strings.Replace(accountPattern, "*", name[:12], 1)), before)
+	return wholefile.Private(p.files().path(strings.Replace(accountPattern, "*", name[:12], 1)), before)
 }
 
 // oldAccountKeys are those files by their names, for other servers of the cluster.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // CopyAuthorities copies from one directory to another what a cluster is known by: its
@@ -43,7 +45,7 @@ func CopyAuthorities(from, to string) error {
 		case time.Now().After(cert.NotAfter):
 			return fmt.Errorf("%s ended at %s", f.path(name+".crt"), cert.NotAfter.UTC().Format(time.RFC3339))
 		}
-		if err := errors.Join(WriteFile(filepath.Join(to, name+".key"), key), WriteFile(filepath.Join(to, name+".crt"), certPEM(cert))); err != nil {
+		if err := errors.Join(wholefile.Private(filepath.Join(to, name+".key"), key), wholefile.Private(filepath.Join(to, name+".crt"), certPEM(cert))); err != nil {
 			return err
 		}
 	}
@@ -54,5 +56,5 @@ func CopyAuthorities(from, to string) error {
 	if _, err := parseKey(key); err != nil {
 		return fmt.Errorf("read %s: %w", f.path("sa.key"), err)
 	}
-	return WriteFile(filepath.Join(to, "sa.key"), key)
+	return wholefile.Private(filepath.Join(to, "sa.key"), key)
 }

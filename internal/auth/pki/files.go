@@ -8,47 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
-
-// WriteFile writes a file that only its owner may read: whole, and on the disk
-// when it returns.
-func WriteFile(path string, data []byte) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("create directory of %s: %w", path, err)
-	}
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("create temporary file for %s: %w", path, err)
-	}
-	defer os.Remove(f.Name()) // once renamed, there is nothing to remove
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err == nil {
-		err = syncDir(dir)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
-}
 
 // files reads and writes keys and certificates by name, in one directory.
 type files struct{ dir string }
@@ -79,7 +41,7 @@ func Key(path string) (crypto.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return key, WriteFile(path, text)
+	return key, wholefile.Private(path, text)
 }
 
 // cert reads a certificate; nil if there is none.
@@ -119,7 +81,7 @@ func (f files) authority(file, name string) (*Authority, error) {
 		if err != nil {
 			return nil, err
 		}
-		return a, WriteFile(f.path(file+".crt"), a.CertPEM())
+		return a, wholefile.Private(f.path(file+".crt"), a.CertPEM())
 	}
 	if !matches(cert, key) {
 		return nil, fmt.Errorf("%s and its key do not belong together", f.path(file+".crt"))
@@ -165,5 +127,5 @@ func (f files) pair(a *Authority, file string, s Subject) (Pair, error) {
 	if err != nil {
 		return Pair{}, err
 	}
-	return p, WriteFile(f.path(file+".crt"), p.CertPEM())
+	return p, wholefile.Private(f.path(file+".crt"), p.CertPEM())
 }

@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // Kubeconfig is what a client needs to reach a cluster.
@@ -52,7 +54,7 @@ func (p *PKI) WriteAdminKubeconfig(path, cluster, server string) error {
 	if err != nil {
 		return err
 	}
-	return WriteFile(path, data)
+	return wholefile.Private(path, data)
 }
 
 func (p *PKI) goodKubeconfig(path, server string) bool {

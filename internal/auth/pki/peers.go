@@ -7,6 +7,8 @@ import (
 	"maps"
 	"os"
 	"slices"
+
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // Names of what the servers of a cluster know each other by.
@@ -106,7 +108,7 @@ func WriteShared(dir string, files map[string][]byte) error {
 	first := slices.Sorted(maps.Keys(files))
 	for _, name := range append(slices.DeleteFunc(first, func(name string) bool { return !isOldAccountKey(name) }), sharedFiles...) {
 		if data, ok := files[name]; ok {
-			if err := WriteFile(f.path(name), data); err != nil {
+			if err := wholefile.Private(f.path(name), data); err != nil {
 				return err
 			}
 		}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // Options say where the keys are and what the API server is called.
@@ -129,7 +131,7 @@ func (p *PKI) writePublic(file string, key crypto.PublicKey) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, text) {
 		return nil
 	}
-	return WriteFile(path, text)
+	return wholefile.Private(path, text)
 }
 
 // SetHosts changes the names and addresses that the API server is reached by,

@@ -24,6 +24,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client/clienttest"
 	"github.com/kemudi/kemudi/internal/client/https"
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/wholefile"
 	"github.com/kemudi/kemudi/test/wait"
 )
 
@@ -248,8 +249,8 @@ func TestClientCertificateIsShownAnewWhenItsFilesChange(t *testing.T) {
 		b.must(err)
 		key, err := pair.KeyPEM()
 		b.must(err)
-		b.must(pki.WriteFile(certFile, pair.CertPEM()))
-		b.must(pki.WriteFile(keyFile, key))
+		b.must(wholefile.Private(certFile, pair.CertPEM()))
+		b.must(wholefile.Private(keyFile, key))
 	}
 	write("one")
 	remote := b.remote(&l, func(o *https.Options) { o.Token, o.Certificate = nil, https.CertificateFiles(certFile, keyFile) })

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // Dir is a directory of states. Its methods may be called concurrently, those about one
@@ -63,37 +65,13 @@ func (d *Dir) Write(name string, s State) (int, error) {
 	}
 	sum := sha256.Sum256(b)
 	b = append(b, sum[:]...)
-	if err := d.replace(d.file(name), b); err != nil {
+	if err := wholefile.Write(d.file(name), b, 0o600); err != nil {
 		return 0, fmt.Errorf("keep what is known of %s: %w", name, err)
 	}
 	return len(b), nil
 }
 
 func sized(to, b []byte) []byte { return append(binary.AppendUvarint(to, uint64(len(b))), b...) }
-
-// replace writes a file that is there as a whole or as it was.
-func (d *Dir) replace(file string, data []byte) error {
-	f, err := os.CreateTemp(d.path, "new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // once renamed, there is nothing to remove
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		return err
-	}
-	dir, err := os.Open(d.path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
 
 // Read returns the state that was kept last; ok is false if there is none.
 func (d *Dir) Read(name string) (s State, ok bool, _ error) {

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kemudi/kemudi/internal/cloud/pool"
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // balancers gives services addresses.
@@ -49,17 +49,8 @@ func (g given) save(file string) error {
 	if err != nil {
 		return fmt.Errorf("encode which addresses are given: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".state-*")
-	if err != nil {
+	if err := wholefile.Write(file, data, 0o600); err != nil {
 		return fmt.Errorf("write which addresses are given: %w", err)
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		return fmt.Errorf("write which addresses are given: %w", errors.Join(err, os.Remove(f.Name())))
 	}
 	return nil
 }

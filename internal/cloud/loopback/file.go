@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +13,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/cloud/scale"
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // World is what the file says. Pool, Pools and Faults are people's; the others are written by the cluster
@@ -175,21 +173,8 @@ func (c *Cloud) save(w *World) error {
 	if err != nil {
 		return fmt.Errorf("encode the loopback cloud: %w", err)
 	}
-	mode := fs.FileMode(0o644)
-	if info, err := os.Stat(c.file); err == nil {
-		mode = info.Mode().Perm()
-	}
-	f, err := os.CreateTemp(filepath.Dir(c.file), ".loopback-*")
-	if err != nil {
+	if err := wholefile.Replace(c.file, data, 0o644); err != nil {
 		return fmt.Errorf("write the loopback cloud: %w", err)
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(mode), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), c.file)
-	}
-	if err != nil {
-		return fmt.Errorf("write the loopback cloud: %w", errors.Join(err, os.Remove(f.Name())))
 	}
 	return nil
 }

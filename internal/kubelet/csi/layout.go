@@ -12,9 +12,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/kubelet/plugin"
 	vol "github.com/kemudi/kemudi/internal/kubelet/volume"
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // Names of upstream's directories and files.
@@ -141,7 +141,7 @@ func write(dir string, r record) error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("write record of volume: %w", err)
 	}
-	if err := pki.WriteFile(filepath.Join(dir, recordFile), data); err != nil {
+	if err := wholefile.Private(filepath.Join(dir, recordFile), data); err != nil {
 		return fmt.Errorf("write record of volume: %w", err)
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // File is the name of the file in the node's root directory that has the claims.
@@ -119,7 +119,7 @@ func writeClaims(dir string, list []*claim) error {
 	if err != nil {
 		return fmt.Errorf("encode claims: %w", err)
 	}
-	if err := pki.WriteFile(filepath.Join(dir, File), text); err != nil {
+	if err := wholefile.Private(filepath.Join(dir, File), text); err != nil {
 		return fmt.Errorf("write claims: %w", err)
 	}
 	return nil

@@ -17,7 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	config "k8s.io/kubelet/config/v1beta1"
 
-	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // Records say by whose credentials the images of a node were pulled, in upstream's files: one for each image that
@@ -55,7 +55,7 @@ func writeRecord(path string, value any) error {
 	if err != nil {
 		return err
 	}
-	return pki.WriteFile(path, data)
+	return wholefile.Private(path, data)
 }
 
 func recordKind(kind string) metav1.TypeMeta {

@@ -17,7 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // Every is how often a URL is asked, as upstream does.
@@ -76,7 +76,7 @@ func (u *URL) Fetch(ctx context.Context) (changed bool, err error) {
 	if u.Kept == "" {
 		return true, nil
 	}
-	if err := pki.WriteFile(u.Kept, data); err != nil {
+	if err := wholefile.Private(u.Kept, data); err != nil {
 		return true, fmt.Errorf("keep manifests of %s: %w", u.Address, err)
 	}
 	return true, nil

@@ -11,7 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/dump"
 
-	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // The names of the files, in the agent's root directory.
@@ -157,7 +157,7 @@ func write(path string, record any) error {
 	if err != nil {
 		return fmt.Errorf("encode checkpoint: %w", err)
 	}
-	if err := pki.WriteFile(path, text); err != nil {
+	if err := wholefile.Private(path, text); err != nil {
 		return fmt.Errorf("write checkpoint: %w", err)
 	}
 	return nil

@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // Size is how many IDs a pod gets.
@@ -159,20 +161,8 @@ func write(path string, slot uint32) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return fmt.Errorf("note user IDs of pod: %w", err)
 	}
-	fresh := path + ".new"
-	f, err := os.OpenFile(fresh, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
+	if err := wholefile.Write(path, data, 0o600); err != nil {
 		return fmt.Errorf("note user IDs of pod: %w", err)
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(fresh, path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("note user IDs of pod: %w", err), os.Remove(fresh))
 	}
 	return nil
 }

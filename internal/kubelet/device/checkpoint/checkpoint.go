@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/utils/dump"
 
-	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
 // File is the name of the file.
@@ -91,7 +91,7 @@ func (d *Data) Write(dir string) error {
 	if err != nil {
 		return fmt.Errorf("encode checkpoint: %w", err)
 	}
-	if err := pki.WriteFile(filepath.Join(dir, File), text); err != nil {
+	if err := wholefile.Private(filepath.Join(dir, File), text); err != nil {
 		return fmt.Errorf("write checkpoint: %w", err)
 	}
 	return nil

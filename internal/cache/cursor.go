@@ -1,8 +1,6 @@
 package cache
 
-import (
-	"k8s.io/apimachinery/pkg/labels"
-)
+import ()
 
 // CursorOptions say what a cursor follows.
 type CursorOptions struct {
@@ -132,11 +130,4 @@ func Narrow(e Event, has func(*Item) bool) (_ Event, ok bool) {
 		return Event{}, false
 	}
 	return e, true
-}
-
-// Matching is a has function for Narrow: objects whose labels match.
-func Matching(sel labels.Selector) func(*Item) bool {
-	return func(it *Item) bool {
-		return it != nil && sel.Matches(labels.Set(it.Object.GetLabels()))
-	}
 }

@@ -241,7 +241,7 @@ func (m *seats) taken(c etcd.Cluster, seats map[string]seat, r join.ServerReques
 	if !ok || len(authn.NodeKeys(node)) == 0 {
 		return before, nil
 	}
-	if ready := core.NodeCondition(&node.Status, corev1.NodeReady); ready != nil && ready.Status == corev1.ConditionTrue {
+	if core.NodeIsReady(node) {
 		return before, refusal.BadRequest("there is a node called %s, whose agent runs on another machine: give this machine a name of its own (--node-name), or delete that node first (kubectl delete node %s)", r.Name, r.Name)
 	}
 	return before, nil

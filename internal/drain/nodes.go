@@ -141,7 +141,7 @@ func (n *Nodes) join(w *waiter, asker string, rev int64) (waiting []*node, silen
 	defer n.mu.Unlock()
 	n.forgetLocked(all)
 	for _, obj := range all {
-		if obj.Name == asker || !ready(obj) {
+		if obj.Name == asker || !core.NodeIsReady(obj) { // who is lost is not waited for
 			continue
 		}
 		of := n.mu.of[obj.Name]
@@ -166,12 +166,6 @@ func (n *Nodes) join(w *waiter, asker string, rev int64) (waiting []*node, silen
 		}
 	}
 	return waiting, silent
-}
-
-// ready reports whether a node's agent is heard of: who is lost is not waited for.
-func ready(obj *corev1.Node) bool {
-	c := core.NodeCondition(&obj.Status, corev1.NodeReady)
-	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 // forgetLocked drops what is known of nodes that have gone.

@@ -18,20 +18,6 @@ var definitions embed.FS
 // AnnotationBundle of a definition is the version of the Gateway API that it is of.
 const AnnotationBundle = "gateway.networking.k8s.io/bundle-version"
 
-// YAML is all definitions as documents of YAML.
-func YAML() ([]byte, error) {
-	var all []byte
-	err := fs.WalkDir(definitions, ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := definitions.ReadFile(path)
-		all = append(append(all, "---\n"...), text...)
-		return err
-	})
-	return all, err
-}
-
 // Definitions are the definitions of the kinds of the Gateway API.
 func Definitions() (list []*apiextensionsv1.CustomResourceDefinition, err error) {
 	err = fs.WalkDir(definitions, ".", func(path string, d fs.DirEntry, err error) error {

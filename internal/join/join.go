@@ -174,7 +174,7 @@ func (i *Identity) verify(ctx context.Context, servers []string, t Token) (again
 		i.mu.silent = began
 		i.mu.Unlock()
 		return false, nil
-	case copied && ready(node) && node.Status.NodeInfo.SystemUUID != i.o.Machine:
+	case copied && core.NodeIsReady(node) && node.Status.NodeInfo.SystemUUID != i.o.Machine:
 		return false, refuse("this machine has the identity of the node %s, which runs elsewhere: its disk is a copy. Run 'kemudi reset' here, give this machine a name of its own (--node-name) and join with a token", r.Node)
 	}
 	if err := i.fits(ctx, Cluster{Servers: all, CA: []byte(r.CA)}); err != nil {
@@ -199,9 +199,4 @@ func (i *Identity) self(ctx context.Context, servers []string) (node *corev1.Nod
 		return err
 	})
 	return node, err
-}
-
-func ready(node *corev1.Node) bool {
-	c := core.NodeCondition(&node.Status, corev1.NodeReady)
-	return c != nil && c.Status == corev1.ConditionTrue
 }

@@ -151,13 +151,7 @@ func (s *Scaler) matters(d cache.Delta) bool {
 		return true
 	}
 	before, now := d.Prev.Object.(*corev1.Node), d.Now.Object.(*corev1.Node)
-	return ready(before) != ready(now) || before.Annotations[stays] != now.Annotations[stays]
-}
-
-// ready says that a node takes pods, if it has room.
-func ready(n *corev1.Node) bool {
-	c := core.NodeCondition(&n.Status, corev1.NodeReady)
-	return c != nil && c.Status == corev1.ConditionTrue
+	return core.NodeIsReady(before) != core.NodeIsReady(now) || before.Annotations[stays] != now.Annotations[stays]
 }
 
 // look asks the cloud, does what is to be done, and says when to look again at the latest.
@@ -227,7 +221,7 @@ func (s *Scaler) note() {
 		case m.since.IsZero():
 			m.since = now
 		}
-		if !m.ready.IsZero() || m.node == nil || !ready(m.node) {
+		if !m.ready.IsZero() || m.node == nil || !core.NodeIsReady(m.node) {
 			continue
 		}
 		m.ready = now

@@ -75,18 +75,12 @@ func Drain(ctx context.Context, objects []Object, node string, wait time.Duratio
 	}
 	for i, n := range nodes.List("", nil) {
 		o := simnode.Options{Name: n.Name, Labels: n.Labels, Resources: n.Status.Allocatable, StartAfter: copyStart}
-		if ready(n) {
+		if core.NodeIsReady(n) {
 			d.g.Go("node "+n.Name, simnode.New(o, &simnode.Addresses{Node: i % simnode.MaxSmallNodes, Small: true}, d.api(), slog.New(slog.DiscardHandler)).Run)
 		}
 	}
 	x := &draining{d: d, before: map[types.UID]bool{}, owned: map[types.UID][]string{}, out: &Drained{}}
 	return x.out, x.run(ctx, node, wait)
-}
-
-func ready(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // draining is one drain.

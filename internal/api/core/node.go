@@ -259,13 +259,3 @@ func NodeIsReady(n *corev1.Node) bool {
 	c := NodeCondition(&n.Status, corev1.NodeReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
-
-// NodeAddress returns the first address of a type, or an error that names the node.
-func NodeAddress(n *corev1.Node, t corev1.NodeAddressType) (string, error) {
-	for _, address := range n.Status.Addresses {
-		if address.Type == t {
-			return address.Address, nil
-		}
-	}
-	return "", fmt.Errorf("node %s has no address of type %s", n.Name, t)
-}

@@ -203,7 +203,7 @@ func samePod(before, after resource.Object) bool {
 func sameNode(before, after resource.Object) bool {
 	a, b := before.(*corev1.Node), after.(*corev1.Node)
 	return slices.Equal(a.Status.VolumesInUse, b.Status.VolumesInUse) && slices.Equal(a.Status.VolumesAttached, b.Status.VolumesAttached) &&
-		ready(a) == ready(b) && outOfService(a) == outOfService(b) &&
+		core.NodeIsReady(a) == core.NodeIsReady(b) && outOfService(a) == outOfService(b) &&
 		a.Annotations[storage.ManagedAnnotation] == b.Annotations[storage.ManagedAnnotation] && a.Annotations[keepsAnnotation] == b.Annotations[keepsAnnotation]
 }
 
@@ -220,10 +220,4 @@ func ended(p *corev1.Pod) bool {
 // outOfService reports whether people say that a node is down for good.
 func outOfService(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
-}
-
-// ready reports whether a node says that it is well.
-func ready(n *corev1.Node) bool {
-	c := core.NodeCondition(&n.Status, corev1.NodeReady)
-	return c != nil && c.Status == corev1.ConditionTrue
 }

@@ -87,7 +87,7 @@ func (r *reconciler) look(s *subject) {
 		if c := r.claimOf(v); c != nil {
 			s.of = core.Attachable(v)
 			for _, p := range r.pods.ByIndex(core.IndexClaim, cache.Key(c.Namespace, c.Name)) {
-				if uses(p, c) {
+				if claims.UsedBy(c, p) {
 					r.needs(s, p)
 				}
 			}
@@ -140,13 +140,6 @@ func (r *reconciler) claimOf(v *corev1.PersistentVolume) *corev1.PersistentVolum
 		return nil
 	}
 	return c
-}
-
-// uses reports whether a pod uses a claim of its name, and not one that should have been made for the pod and was not.
-func uses(p *corev1.Pod, c *corev1.PersistentVolumeClaim) bool {
-	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
-		return claims.OfVolume(p, &v) == c.Name && (v.Ephemeral == nil || claims.MadeFor(c, p))
-	})
 }
 
 func older(a, b *corev1.Pod) int {
@@ -202,7 +195,7 @@ func (r *reconciler) place(s *subject, name string, has *past, now time.Time) pl
 	p := place{node: name, wanted: len(s.pods[name]) > 0, inUse: true}
 	if n, ok := r.nodes.Get("", name); ok {
 		_, p.managed = n.Annotations[storage.ManagedAnnotation]
-		p.inUse, p.ready, p.outOfService = slices.Contains(n.Status.VolumesInUse, s.name), ready(n), outOfService(n)
+		p.inUse, p.ready, p.outOfService = slices.Contains(n.Status.VolumesInUse, s.name), core.NodeIsReady(n), outOfService(n)
 	}
 	a := s.attachments[name]
 	p.phase = phaseOf(a)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/auth/authn"
@@ -30,8 +29,7 @@ const registersWithin = 10 * time.Minute
 // is not heard of: the machine was installed anew.
 func (a *approver) taken(name, pin string, now time.Time) string {
 	if node, ok := a.nodes.Get("", name); ok {
-		c := core.NodeCondition(&node.Status, corev1.NodeReady)
-		if c == nil || c.Status != corev1.ConditionTrue || slices.Contains(authn.NodeKeys(node), pin) {
+		if !core.NodeIsReady(node) || slices.Contains(authn.NodeKeys(node), pin) {
 			return ""
 		}
 		return fmt.Sprintf("the node %s is in the cluster, and it is another machine: this one has another key. Give this machine a name of its own (--node-name). If it is to take that one's place, end that machine and delete its node first: kubectl delete node %s", name, name)

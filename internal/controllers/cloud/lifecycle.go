@@ -59,7 +59,7 @@ func (r *lifecycle) Reconcile(ctx context.Context, node *corev1.Node) (controlle
 	if node.DeletionTimestamp != nil {
 		return controller.Done, nil
 	}
-	if c := core.NodeCondition(&node.Status, corev1.NodeReady); c != nil && c.Status == corev1.ConditionTrue {
+	if core.NodeIsReady(node) {
 		r.pace.forget(node.Name)
 		return controller.Done, r.taint(ctx, node, false)
 	}

@@ -40,8 +40,7 @@ func shares(nodes []*corev1.Node) (map[string]float64, disabled) {
 	for _, n := range nodes {
 		_, head := n.Labels[controlPlane]
 		_, old := n.Labels[master]
-		ready := core.NodeCondition(&n.Status, corev1.NodeReady)
-		if head || old || ready == nil || ready.Status != corev1.ConditionTrue {
+		if head || old || !core.NodeIsReady(n) {
 			continue
 		}
 		zone, milli := n.Labels[corev1.LabelTopologyZone], float64(n.Status.Allocatable.Cpu().MilliValue())

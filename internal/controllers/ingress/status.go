@@ -180,7 +180,7 @@ func published(nodes []*corev1.Node) (list []networkingv1.IngressLoadBalancerIng
 // is not to be used.
 func addressesOf(n *corev1.Node) (list []string) {
 	_, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]
-	if !hasEdge(n) || n.DeletionTimestamp != nil || excluded || !ready(n) {
+	if !hasEdge(n) || n.DeletionTimestamp != nil || excluded || !core.NodeIsReady(n) {
 		return nil
 	}
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeExternalIP, corev1.NodeInternalIP} {
@@ -194,10 +194,4 @@ func addressesOf(n *corev1.Node) (list []string) {
 		}
 	}
 	return nil
-}
-
-func ready(n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }

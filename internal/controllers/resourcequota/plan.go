@@ -46,7 +46,7 @@ func (c *counted) add(names []corev1.ResourceName, objects iter.Seq[*usage.Use])
 
 // right says that the quota's status tells what was counted.
 func (c *counted) right() bool {
-	return sameAmounts(c.quota.Status.Hard, c.quota.Spec.Hard) && sameAmounts(c.quota.Status.Used, c.used)
+	return usage.SameAmounts(c.quota.Status.Hard, c.quota.Spec.Hard) && usage.SameAmounts(c.quota.Status.Used, c.used)
 }
 
 // status is what a state of the quota should say: what it says, with what the count
@@ -63,17 +63,4 @@ func (c *counted) status(q *corev1.ResourceQuota) corev1.ResourceQuotaStatus {
 		s.Used[name] = used
 	}
 	return s
-}
-
-func sameAmounts(a, b corev1.ResourceList) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for name, amount := range a {
-		other, ok := b[name]
-		if !ok || amount.Cmp(other) != 0 {
-			return false
-		}
-	}
-	return true
 }

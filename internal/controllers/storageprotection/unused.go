@@ -25,7 +25,7 @@ func (r claimKeeper) tell(ctx context.Context, c *corev1.PersistentVolumeClaim) 
 		Type: corev1.PersistentVolumeClaimUnused, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now().Rfc3339Copy(),
 		Reason: "NoPodsUsingPVC", Message: "No pods are currently referencing this PVC",
 	}
-	if slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return !over(p) && refers(p, c) }) {
+	if slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return !over(p) && claims.UsedBy(c, p) }) {
 		want.Status, want.Reason, want.Message = corev1.ConditionFalse, "PodUsingPVC", "A pod is currently referencing this PVC"
 	}
 	at := slices.IndexFunc(c.Status.Conditions, func(has corev1.PersistentVolumeClaimCondition) bool { return has.Type == want.Type })
@@ -40,14 +40,6 @@ func (r claimKeeper) tell(ctx context.Context, c *corev1.PersistentVolumeClaim) 
 	}
 	_, err = r.claims.UpdateStatus(ctx, c)
 	return err
-}
-
-// refers reports whether a volume of the pod is the claim, wherever the pod is. One
-// that was made for another pod of the name is not.
-func refers(p *corev1.Pod, c *corev1.PersistentVolumeClaim) bool {
-	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
-		return claims.OfVolume(p, &v) == c.Name && (v.Ephemeral == nil || claims.MadeFor(c, p))
-	})
 }
 
 // over reports whether no container of a pod will run again: it has finished, or it is

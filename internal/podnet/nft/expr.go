@@ -71,14 +71,8 @@ func TransportHeader(to Reg, offset, n uint32) Expr {
 // SourceMac loads the address of the network card that a frame comes from.
 func SourceMac(to Reg) Expr { return payload(unix.NFT_PAYLOAD_LL_HEADER, to, 6, 6) }
 
-// DestinationMac loads the address of the network card that a frame is for.
-func DestinationMac(to Reg) Expr { return payload(unix.NFT_PAYLOAD_LL_HEADER, to, 0, 6) }
-
 // EtherType loads what a frame carries.
 func EtherType(to Reg) Expr { return Meta(unix.NFT_META_PROTOCOL, to) }
-
-// SourcePort loads the source port of TCP, UDP or SCTP.
-func SourcePort(to Reg) Expr { return TransportHeader(to, 0, 2) }
 
 // DestinationPort loads the destination port of TCP, UDP or SCTP.
 func DestinationPort(to Reg) Expr { return TransportHeader(to, 2, 2) }
@@ -297,14 +291,6 @@ func HasBits(r Reg, bits uint32) []Expr {
 	return []Expr{
 		Mask(r, binary.NativeEndian.AppendUint32(nil, bits)),
 		NotEqual(r, make([]byte, 4)),
-	}
-}
-
-// LacksBits holds if the register has none of the bits.
-func LacksBits(r Reg, bits uint32) []Expr {
-	return []Expr{
-		Mask(r, binary.NativeEndian.AppendUint32(nil, bits)),
-		Equal(r, make([]byte, 4)),
 	}
 }
 

@@ -1,8 +1,6 @@
 package check
 
 import (
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"net/url"
 	"strings"
@@ -75,31 +73,5 @@ func webhookPath(errs *resource.Errors, path string) {
 		for _, wrong := range utilvalidation.IsDNS1123Subdomain(step) {
 			errs.Invalid("path", path, fmt.Sprintf("segment[%d]: %v", i, wrong))
 		}
-	}
-}
-
-// CABundle accepts certificates, in PEM, by which a server is believed; none is whom the
-// machine believes.
-func CABundle(errs *resource.Errors, at string, bundle []byte) {
-	if len(bundle) == 0 {
-		return
-	}
-	found := false
-	for rest := bundle; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if block.Type != "CERTIFICATE" || len(block.Headers) != 0 {
-			continue
-		}
-		found = true
-		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			errs.Invalid(at, bundle, "unable to load root certificates: failed to parse certificate: "+err.Error())
-			return
-		}
-	}
-	if !found {
-		errs.Invalid(at, bundle, "unable to load root certificates: unable to parse bytes as PEM block")
 	}
 }

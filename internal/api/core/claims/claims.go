@@ -1,6 +1,8 @@
 package claims
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 )
@@ -100,6 +102,14 @@ func OfVolume(p *corev1.Pod, v *corev1.Volume) string {
 		return p.Name + "-" + v.Name
 	}
 	return ""
+}
+
+// UsedBy reports whether a volume of the pod is the claim. One of that name which should have been made for the pod, and
+// was not, is none.
+func UsedBy(c *corev1.PersistentVolumeClaim, p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
+		return OfVolume(p, &v) == c.Name && (v.Ephemeral == nil || MadeFor(c, p))
+	})
 }
 
 // MadeFor reports whether a claim was made for this pod, and not by somebody else

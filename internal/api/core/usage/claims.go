@@ -23,7 +23,7 @@ var claims = rules{
 	},
 	same: func(before, after resource.Object) bool {
 		a, b := before.(*corev1.PersistentVolumeClaim), after.(*corev1.PersistentVolumeClaim)
-		return sameAmounts(claimAmounts(a), claimAmounts(b)) && slices.Equal(attributesClasses(a), attributesClasses(b))
+		return SameAmounts(claimAmounts(a), claimAmounts(b)) && slices.Equal(attributesClasses(a), attributesClasses(b))
 	},
 	updates: []string{""},
 }

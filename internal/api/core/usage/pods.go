@@ -187,7 +187,7 @@ func samePods(before, after *corev1.Pod) bool {
 	return before.Status.Phase == after.Status.Phase && before.DeletionTimestamp.Equal(after.DeletionTimestamp) &&
 		before.Generation == after.Generation &&
 		equality.Semantic.DeepEqual(before.Spec.ActiveDeadlineSeconds, after.Spec.ActiveDeadlineSeconds) &&
-		(sameGiven(before, after) || sameAmounts(podAmounts(before), podAmounts(after)))
+		(sameGiven(before, after) || SameAmounts(podAmounts(before), podAmounts(after)))
 }
 
 // sameGiven says that the node has given two states of a pod the same.
@@ -203,7 +203,8 @@ func sameStatus(a, b corev1.ContainerStatus) bool {
 		equality.Semantic.DeepEqual(a.AllocatedResources, b.AllocatedResources)
 }
 
-func sameAmounts(a, b corev1.ResourceList) bool {
+// SameAmounts reports whether two lists name the same resources with the same amounts, however these are written.
+func SameAmounts(a, b corev1.ResourceList) bool {
 	if len(a) != len(b) {
 		return false
 	}

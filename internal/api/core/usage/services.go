@@ -19,7 +19,7 @@ var services = rules{
 		return serviceAmounts(&obj.(*corev1.Service).Spec)
 	},
 	same: func(before, after resource.Object) bool {
-		return sameAmounts(serviceAmounts(&before.(*corev1.Service).Spec), serviceAmounts(&after.(*corev1.Service).Spec))
+		return SameAmounts(serviceAmounts(&before.(*corev1.Service).Spec), serviceAmounts(&after.(*corev1.Service).Spec))
 	},
 	updates: []string{""},
 }

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -208,10 +209,13 @@ func TestWrongCommandLinesEndWithCode2(t *testing.T) {
 		"down please":                        `unknown command "please" for "kemudi down"`,
 		"statsu":                             `unknown command "statsu" for "kemudi"; did you mean status?`,
 		"image prune":                        `unknown command "prune" for "kemudi image"`,
-		"image remove":                       "requires at least 1 arg(s)",
-		"image import":                       "requires at least 1 arg(s)",
-		"image pull":                         "requires at least 1 arg(s)",
-		"image rm":                           "requires at least 1 arg(s)",
+		"image remove":                       "nothing is named; want kemudi image rm NAME...",
+		"image import":                       "nothing is named; want kemudi image import FILE...",
+		"image pull":                         "nothing is named; want kemudi image pull NAME...",
+		"member remove a b":                  `"b" is too much; want kemudi member remove NAME`,
+		"simulate drain":                     "nothing is named; want kemudi simulate drain NODE",
+		"up --servers 0":                     "--servers 0: a cluster has one at least",
+		"up --agents -1":                     "--agents -1 is negative",
 		"up web.yaml":                        `unexpected argument "web.yaml": flags for the server go after --`,
 		"server --secure-port 70000":         "--secure-port",
 		"server --node-ip here":              `unable to parse IP`,
@@ -227,11 +231,20 @@ func TestWrongCommandLinesEndWithCode2(t *testing.T) {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
 			r := call{}.run(t, strings.Fields(args)...)
-			if r.code != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, want) || !strings.Contains(r.stderr, "kemudi --help") {
-				t.Errorf("got %+v; want exit code 2 and %q", r, want)
+			if r.code != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, want) || !strings.Contains(r.stderr, helpOf(args)) {
+				t.Errorf("got %+v; want exit code 2, %q and %q", r, want, helpOf(args))
 			}
 		})
 	}
+}
+
+// helpOf is how the help is had of the command that a command line calls.
+func helpOf(args string) string {
+	root := newRoot()
+	if c, _, err := root.Find(strings.Fields(args)); err == nil {
+		return "run '" + c.CommandPath() + " --help'"
+	}
+	return "run '" + root.Name() + " --help'"
 }
 
 func TestCommandsWithoutAServer(t *testing.T) {
@@ -244,6 +257,7 @@ func TestCommandsWithoutAServer(t *testing.T) {
 		stdout, stderr string
 	}{
 		{"", 0, "Usage:\n  kemudi", ""},
+		{"", 0, "A cluster on this machine:\n  down ", ""},
 		{"image", 0, "Available Commands:\n  import ", ""},
 		{"help server", 0, "KEMUDI_DATA_DIR", ""},
 		{"server --help", 0, "--service-cluster-ip-range", ""},
@@ -256,6 +270,7 @@ func TestCommandsWithoutAServer(t *testing.T) {
 		{"image rm DIRS web:1", exitError, "", "is the server running? (kemudi status)"},
 		{"image pull DIRS web:1", exitError, "", "is the server running? (kemudi status)"},
 		{"image import DIRS web.tar", exitError, "", "is the server running? (kemudi status)"},
+		{"simulate drain n1", exitError, "", "no simulation has run here (kemudi simulate starts one)"},
 		{"version", 0, "(Kubernetes v1.", ""},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
@@ -361,7 +376,7 @@ func TestKubectlFindsTheServerOfThisMachine(t *testing.T) {
 // nobody is a user who may do nothing.
 const nobody = 65534
 
-func TestWhoIsNotRootIsToldSo(t *testing.T) {
+func TestErrorsSayWhatTheyMeanMostLikely(t *testing.T) {
 	t.Parallel()
 	denied := &os.PathError{Op: "mkdir", Path: "/var/lib/kemudi", Err: os.ErrPermission}
 	if got := explain(denied, nobody).Error(); got != "mkdir /var/lib/kemudi: permission denied; this needs root: try sudo" {
@@ -369,6 +384,12 @@ func TestWhoIsNotRootIsToldSo(t *testing.T) {
 	}
 	if got := explain(denied, 0); !errors.Is(got, denied) || strings.Contains(got.Error(), "sudo") {
 		t.Errorf("root: got %q", got)
+	}
+	if got := explain(errAsking{syscall.ECONNREFUSED}, 0); !errors.Is(got, syscall.ECONNREFUSED) || !strings.Contains(got.Error(), "is the server running? (kemudi status)") {
+		t.Errorf("no server: got %q", got)
+	}
+	if got := explain(syscall.ECONNREFUSED, 0); got != syscall.ECONNREFUSED {
+		t.Errorf("somebody else's server: got %q", got)
 	}
 	if got := explain(io.EOF, nobody); got != io.EOF {
 		t.Errorf("another error: got %q", got)

@@ -3,7 +3,10 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
+	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/cli"
 	"k8s.io/kubectl/pkg/cmd"
@@ -13,6 +16,18 @@ import (
 	_ "github.com/kemudi/kemudi/internal/english" // before kubectl's packages, whose texts it spares this process to look up
 	"github.com/kemudi/kemudi/internal/up"
 )
+
+func newKubectl() *cobra.Command {
+	return &cobra.Command{
+		Use: "kubectl", Short: "The real kubectl, for this cluster by default",
+		Example:            "  kemudi kubectl get nodes\n  ln -s $(command -v kemudi) /usr/local/bin/kubectl",
+		DisableFlagParsing: true,
+		Run: func(_ *cobra.Command, args []string) {
+			signal.Reset(os.Interrupt, syscall.SIGTERM) // it has its own ways to end
+			os.Exit(kubectl(args))
+		},
+	}
+}
 
 // kubectl runs the real kubectl. A person who has no kubeconfig, on the machine
 // of a server, gets the server's.

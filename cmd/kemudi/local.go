@@ -101,7 +101,7 @@ again should it crash. Without it, kemudi up brings the cluster back after a reb
 			if len(args) > 0 && c.ArgsLenAtDash() != 0 {
 				return errUsage{fmt.Errorf("unexpected argument %q: flags for the server go after --", args[0])}
 			}
-			return nil
+			return checkSize(size)
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if file, err := c.Flags().GetString(configFlag); err == nil && file != "" {
@@ -117,7 +117,7 @@ again should it crash. Without it, kemudi up brings the cluster back after a reb
 			if o.Program, err = os.Executable(); err != nil {
 				return fmt.Errorf("find this program: %w", err)
 			}
-			o.ServerArgs = flags.first
+			o.ServerArgs, o.Said = flags.first, flags.first
 			if err := start.settle(c.Context(), &o); err != nil {
 				return err
 			}
@@ -143,6 +143,17 @@ again should it crash. Without it, kemudi up brings the cluster back after a reb
 	c.Flags().StringArrayVar(&o.Images, "import", nil, "image archive to import; may be repeated")
 	c.Flags().StringArrayVar(&o.Manifests, "apply", nil, "manifest to apply and wait for; may be repeated")
 	return c
+}
+
+// checkSize refuses a size that no cluster has.
+func checkSize(size fleet.Size) error {
+	switch {
+	case size.Servers < 1:
+		return errUsage{fmt.Errorf("--servers %d: a cluster has one at least", size.Servers)}
+	case size.Agents < 0:
+		return errUsage{fmt.Errorf("--agents %d is negative", size.Agents)}
+	}
+	return nil
 }
 
 // starting says what a cluster begins with.
@@ -368,6 +379,10 @@ type status struct {
 }
 
 func printStatus(s status) {
+	log := ""
+	if s.Log != "" {
+		log = ", log " + s.Log
+	}
 	switch {
 	case !s.Running && s.Role == up.RoleAgent:
 		fmt.Println("the agent of this machine does not run; start it with: kemudi agent")
@@ -378,9 +393,9 @@ func printStatus(s status) {
 	case !s.Running:
 		fmt.Println("server   does not run (kemudi up starts it)")
 	case s.Role == up.RoleAgent:
-		fmt.Printf("agent    process %d\n", s.Process)
+		fmt.Printf("agent    process %d%s\n", s.Process, log)
 	default:
-		fmt.Printf("server   process %d, %s\n", s.Process, s.Version)
+		fmt.Printf("server   process %d, %s%s\n", s.Process, s.Version, log)
 	}
 	for _, server := range s.Servers {
 		is := "ready"

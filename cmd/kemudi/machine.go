@@ -80,7 +80,7 @@ func addNodeAgentFlags(f *pflag.FlagSet, o *cluster.Machine) {
 	f.Var(&o.Runtime.Handlers, "runtime-handlers", "what RuntimeClasses may name beside runc: programs that are called as it is, or shims: crun=/usr/bin/crun,kata=io.containerd.kata.v2,...")
 	f.StringVar(&o.Agent.RootDir, "root-dir", o.Agent.RootDir, "directory of the volumes and other files of pods; default kubelet in the data directory")
 	f.StringVar(&o.Agent.PodLogsDir, "pod-logs-dir", o.Agent.PodLogsDir, "directory of the containers' logs")
-	f.StringVar(&o.Runtime.RegistryDir, "registry-config-dir", o.Runtime.RegistryDir, "directories with hosts.toml files of registries")
+	f.StringVar(&o.Runtime.RegistryDir, "registry-config-dir", o.Runtime.RegistryDir, "directories, with colons between, in each of which REGISTRY/hosts.toml says how that one is reached; default /etc/kemudi/certs.d, /etc/containerd/certs.d and /etc/docker/certs.d")
 	f.IntVar(&o.Images.HighPercent, "image-gc-high-threshold", o.Images.HighPercent, "how full the disk of the images gets, in percent, before unused ones are removed; 100: they never are")
 	f.IntVar(&o.Images.LowPercent, "image-gc-low-threshold", o.Images.LowPercent, "how full it is when enough is removed")
 	f.DurationVar(&o.Images.MinAge, "minimum-image-ttl-duration", o.Images.MinAge, "how long an unused image is kept at least")

@@ -70,7 +70,7 @@ func findHome() {
 func run(ctx context.Context, args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	c, err := root.ExecuteContextC(ctx)
 	var usage errUsage
 	switch {
 	case err == nil:
@@ -78,20 +78,28 @@ func run(ctx context.Context, args []string) int {
 	case errors.Is(err, errNo):
 		return exitNo
 	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "kemudi: %v\nrun 'kemudi --help' for what there is\n", err)
+		fmt.Fprintf(os.Stderr, "kemudi: %v\nrun '%s --help' for what there is\n", err, c.CommandPath())
 		return exitUsage
 	}
 	fmt.Fprintln(os.Stderr, "kemudi:", explain(err, os.Geteuid()))
 	return exitError
 }
 
-// explain says what an error of somebody who is not root most likely means.
+// explain says what an error most likely means, and what to do.
 func explain(err error, uid int) error {
-	if uid != 0 && errors.Is(err, os.ErrPermission) {
+	switch {
+	case uid != 0 && errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%w; this needs root: try sudo", err)
+	case errors.As(err, new(errAsking)) && errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%w; is the server running? (kemudi status)", err)
 	}
 	return err
 }
+
+// errAsking marks errors of commands that ask a server, by default the one of this machine.
+type errAsking struct{ error }
+
+func (e errAsking) Unwrap() error { return e.error }
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
@@ -101,7 +109,10 @@ func newRoot() *cobra.Command {
 scheduler, node agent, container runtime, network and DNS.`,
 		Example: `  kemudi up                 # start a one-node cluster in the background
   kemudi kubectl get pods -A
+  kemudi image import web.tar   # an image without a registry
   kemudi status
+  kemudi up --at-boot       # from now on it starts with the machine
+  kemudi token create       # what another machine joins by
   kemudi down               # stop it; its state stays
   kemudi reset              # remove every trace of it`,
 		SilenceErrors: true,
@@ -116,20 +127,22 @@ scheduler, node agent, container runtime, network and DNS.`,
 	}
 	root.PersistentFlags().String(configFlag, "", "file of settings, each under its flag's name; default "+defaultConfig+", if it is there")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return errUsage{err} })
-	root.AddCommand(
-		newServer(), newAgent(), newCloudManager(), newAPIServer(), newControllerManager(), newScheduler(), newKubelet(), newProxy(), newEdge(), newIngress(), newUp(), newDown(), newStatus(), newReset(), newImage(), newMember(), newSecrets(), newToken(), newCheck(), newSimulate(), newVersion(),
-		&cobra.Command{
-			Use: "kubectl", Short: "The real kubectl, for this cluster by default",
-			Example:            "  kemudi kubectl get nodes\n  ln -s $(command -v kemudi) /usr/local/bin/kubectl",
-			DisableFlagParsing: true,
-			Run: func(_ *cobra.Command, args []string) {
-				signal.Reset(os.Interrupt, syscall.SIGTERM) // it has its own ways to end
-				os.Exit(kubectl(args))
-			},
-		},
-	)
+	addGroup(root, "A cluster on this machine:", newUp(), newStatus(), newKubectl(), newImage(), newDown(), newReset())
+	addGroup(root, "Its machines:", newServer(), newAgent(), newToken(), newMember())
+	addGroup(root, "What is asked of a cluster:", newCheck(), newIngress(), newSecrets(), newSimulate())
+	addGroup(root, "Parts alone, each with the flags of upstream's program:", newAPIServer(), newControllerManager(), newScheduler(), newCloudManager(), newKubelet(), newProxy())
+	root.AddCommand(newEdge(), newVersion())
 	addCompletion(root)
 	return group(root)
+}
+
+// addGroup adds commands that the help shows under one title.
+func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, c := range commands {
+		c.GroupID = title
+	}
+	root.AddCommand(commands...)
 }
 
 // addCompletion adds cobra's own commands now rather than when it runs, with
@@ -170,10 +183,18 @@ func group(c *cobra.Command) *cobra.Command {
 
 // someArgs wants at least one argument.
 func someArgs(cmd *cobra.Command, args []string) error {
-	if err := cobra.MinimumNArgs(1)(cmd, args); err != nil {
-		return errUsage{err}
+	if len(args) == 0 {
+		return errUsage{errors.New("nothing is named; want " + cmd.UseLine())}
 	}
 	return nil
+}
+
+// oneArg wants one argument.
+func oneArg(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return errUsage{fmt.Errorf("%q is too much; want %s", strings.Join(args[1:], " "), cmd.UseLine())}
+	}
+	return someArgs(cmd, args)
 }
 
 // noArgs refuses arguments as a wrong command line.

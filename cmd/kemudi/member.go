@@ -72,7 +72,7 @@ removes them, or it joins again by a new token.
 With two servers of which one is down there is no majority to agree: the removal counts when the one
 that stays is started anew (kemudi down, kemudi up). See kemudi member recover, too.`,
 		Example: "  kemudi kubectl drain machine-3 --ignore-daemonsets\n  kemudi member remove machine-3\n  kemudi kubectl delete node machine-3",
-		Args:    cobra.MatchAll(someArgs, cobra.MaximumNArgs(1)),
+		Args:    oneArg,
 		RunE: func(c *cobra.Command, args []string) error {
 			gone, err := up.RemoveMember(c.Context(), a, args[0])
 			if err != nil {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -139,11 +138,8 @@ func newDrain() *cobra.Command {
 		Long: `Drains the node in a copy of the cluster, in which new pods are ready at once, and says
 which pods go, which may not, and where those that are made instead get to.`,
 		Example: "  kemudi simulate drain node-7\n  kemudi simulate drain worker-1 --from ~/.kube/config -o json",
-		Args:    cobra.ArbitraryArgs,
+		Args:    oneArg,
 		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return errUsage{fmt.Errorf("want the name of one node, got %q", strings.Join(args, " "))}
-			}
 			d, err := cluster.DrainOf(c.Context(), from, args[0], wait)
 			if err != nil {
 				return err
@@ -175,6 +171,9 @@ which pods go, which may not, and where those that are made instead get to.`,
 			}
 			if err := w.Flush(); err != nil {
 				return err
+			}
+			if len(d.Evicted)+len(d.Lost)+len(d.Stays)+len(d.Blocked) == 0 {
+				fmt.Println("no pods run there")
 			}
 			if len(d.Blocked)+len(d.Waiting)+len(d.Refused) > 0 {
 				return errNo

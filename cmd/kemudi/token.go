@@ -25,8 +25,15 @@ func newToken() *cobra.Command {
 	return group(c)
 }
 
-// addAccess adds the flags that say which cluster is meant, and by what right.
+// addAccess adds the flags that say which cluster is meant, and by what right, to a command that asks it.
 func addAccess(c *cobra.Command, a *up.Access) {
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := run(c, args); err != nil {
+			return errAsking{err}
+		}
+		return nil
+	}
 	a.DataDir = cluster.DefaultDataDir
 	c.Flags().Var((*dirFlag)(&a.DataDir), "data-dir", "directory of the state of a server on this machine")
 	c.Flags().StringVar(&a.Kubeconfig, "kubeconfig", "", "file with an administrator's access; empty: the one of the server on this machine")

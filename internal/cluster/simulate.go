@@ -2,11 +2,11 @@ package cluster
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -129,7 +129,13 @@ const readTimeout = 2 * time.Minute
 // that runs in its own place), from a file as kubectl prints it with -o yaml or -o json, or from a
 // snapshot of its etcd.
 func Objects(ctx context.Context, from string) ([]simulate.Object, error) {
-	return objectsOf(ctx, cmp.Or(from, SimulationKubeconfig(DefaultSimulation())), simulate.Kinds())
+	if from == "" {
+		from = SimulationKubeconfig(DefaultSimulation())
+		if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
+			return nil, errors.New("no simulation has run here (kemudi simulate starts one): --from says which cluster is meant, by its kubeconfig, say")
+		}
+	}
+	return objectsOf(ctx, from, simulate.Kinds())
 }
 
 func objectsOf(ctx context.Context, from string, kinds []*resource.Def) ([]simulate.Object, error) {

@@ -151,7 +151,7 @@ func readInfo(ctx context.Context, base string, config *tls.Config) (*info, erro
 	}
 	switch {
 	case res.StatusCode == http.StatusNotFound, res.StatusCode == http.StatusForbidden, res.StatusCode == http.StatusUnauthorized:
-		return nil, refuse("what answers there %w (%s): is it the API server of a cluster, and is kube-public/cluster-info there?", errSilent, res.Status)
+		return nil, refuse("what answers there %w (%s): is it the API server of a cluster, is kube-public/cluster-info there, and may everybody read it (--anonymous-auth)?", errSilent, res.Status)
 	case res.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("it answered %s", res.Status)
 	}

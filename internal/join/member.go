@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 
@@ -47,7 +49,9 @@ func ReadMember(dir string) (*Member, error) {
 	return m, nil
 }
 
-// Access is how the node itself reaches one of the servers.
+// Access is how the node itself reaches one of the servers: without the proxy that the environment may name,
+// which is for what is outside of the cluster.
 func (m *Member) Access(server string) *rest.Config {
-	return &rest.Config{Host: server, TLSClientConfig: m.access, QPS: -1}
+	direct := func(*http.Request) (*url.URL, error) { return nil, nil }
+	return &rest.Config{Host: server, TLSClientConfig: m.access, QPS: -1, Proxy: direct}
 }

@@ -39,8 +39,8 @@ func RealDir(dir string) (string, error) {
 // the file as long as it lives, so a stale file is recognized.
 func PIDFile(runDir string) string { return filepath.Join(runDir, "kemudi.pid") }
 
-// ErrRunning says that another server runs with the same directories.
-var ErrRunning = errors.New("a server is running already")
+// ErrRunning says that another server or agent runs with the same directories.
+var ErrRunning = errors.New("a server or an agent is running already")
 
 // Claim writes this process's ID to the PID file and locks it until the lock
 // is closed or the process ends. It fails with ErrRunning if another process

@@ -4,9 +4,16 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
@@ -20,6 +27,7 @@ type State struct {
 	Role    string `json:"role"` // server or agent
 	Running bool   `json:"running"`
 	Process int    `json:"process,omitempty"`
+	Log     string `json:"log,omitempty"` // file that its log goes to; empty: none, or not for this user to see
 	Version string `json:"version,omitempty"`
 	Ready   bool   `json:"ready"`
 	// Ephemeral says that the cluster is gone when the server ends.
@@ -37,6 +45,7 @@ type State struct {
 type Node struct {
 	Name  string `json:"name"`
 	Ready bool   `json:"ready"`
+	here  bool   // it has an address of this machine
 }
 
 // Status asks the running server, or those of the agent that runs, if there is one.
@@ -53,7 +62,7 @@ func Status(ctx context.Context, o Options) (State, error) {
 	if err != nil || pid == 0 {
 		return s, err
 	}
-	s.Running, s.Process, s.Ephemeral = true, pid, Ephemeral(o.DataDir)
+	s.Running, s.Process, s.Log, s.Ephemeral = true, pid, logOf(pid), Ephemeral(o.DataDir)
 	ctx, cancel := context.WithTimeout(ctx, statusDeadline)
 	defer cancel()
 	if m != nil {
@@ -65,6 +74,30 @@ func Status(ctx context.Context, o Options) (State, error) {
 		s.Problem, s.Ready = cmp.Or(waits(o.RunDir), err.Error()), false
 	}
 	return s, nil
+}
+
+// logOf is the file that a process logs to, wherever whoever has started it has led its log.
+func logOf(pid int) string {
+	file, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/2", pid))
+	if err != nil || !filepath.IsAbs(file) || strings.HasPrefix(file, "/dev/") {
+		return ""
+	}
+	return file
+}
+
+// addresses are those of this machine.
+func addresses() (map[string]bool, error) {
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("find addresses of this machine: %w", err)
+	}
+	ours := map[string]bool{}
+	for _, a := range list {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			ours[p.Addr().String()] = true
+		}
+	}
+	return ours, nil
 }
 
 func ask(ctx context.Context, dataDir string, s *State) error {
@@ -90,9 +123,14 @@ func ask(ctx context.Context, dataDir string, s *State) error {
 	if err != nil {
 		return err
 	}
+	ours, err := addresses()
+	if err != nil {
+		return err
+	}
 	s.Ready = true
 	for i := range nodes.Items {
 		n := stateOfNode(&nodes.Items[i])
+		n.here = slices.ContainsFunc(nodes.Items[i].Status.Addresses, func(a corev1.NodeAddress) bool { return ours[a.Address] })
 		s.Ready = s.Ready && n.Ready
 		s.Nodes = append(s.Nodes, n)
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +22,7 @@ type Options struct {
 	DataDir    string   // of the server; required
 	RunDir     string   // of the server; required
 	ServerArgs []string // further flags of kemudi server
+	Said       []string // those of them that a person has given
 	Kubeconfig string   // the file to merge the access into; empty: none
 	Images     []string // image archives to import
 	Manifests  []string // files to apply
@@ -118,7 +121,7 @@ func Up(ctx context.Context, o Options) (urls []string, _ error) {
 
 // runsAlready waits for a server that runs to be ready, and tells of it.
 func runsAlready(ctx context.Context, o Options, p *printer, pid int) error {
-	runs, err := awaitRunning(ctx, o)
+	runs, err := awaitRunning(ctx, o, p)
 	if err != nil {
 		return err
 	}
@@ -126,28 +129,47 @@ func runsAlready(ctx context.Context, o Options, p *printer, pid int) error {
 	if runs != version.Git() {
 		p.note("it is " + runs + ", and this program " + version.Git() + ": kemudi down and kemudi up change over; containers keep running")
 	}
+	if !startedWith(pid, o.Said) {
+		p.note("it was started without " + strings.Join(o.Said, " ") + ", which count from the next start on: kemudi down, and this command again; containers keep running")
+	}
 	return nil
 }
 
+// startedWith reports whether flags are on the command line of a process, one after the other; also
+// if nobody can tell.
+func startedWith(pid int, flags []string) bool {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || len(flags) == 0 {
+		return true
+	}
+	return strings.Contains("\x00"+string(line), "\x00"+strings.Join(flags, "\x00")+"\x00")
+}
+
 // awaitRunning waits until a server that somebody else has started, maybe just
-// now, is ready. It reports to that one alone, so it is asked;
-// awaitRunning returns its version.
-func awaitRunning(ctx context.Context, o Options) (version string, _ error) {
+// now, is ready, and its own node: others may be gone for good. It reports to that
+// one alone, so it is asked; awaitRunning returns its version.
+func awaitRunning(ctx context.Context, o Options, p *printer) (version string, _ error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("not ready after %s", startPatience))
 	defer cancel()
 	wait := task.Backoff{Initial: 50 * time.Millisecond, Max: time.Second}
-	for {
+	for told := false; ; told = true {
 		s, err := Status(ctx, o)
+		why := s.Problem
+		if i := slices.IndexFunc(s.Nodes, func(n Node) bool { return n.here && !n.Ready }); i >= 0 && why == "" {
+			why = "node " + s.Nodes[i].Name + " is not ready"
+		}
 		switch {
 		case err != nil:
 			return "", err
-		case s.Ready:
-			return s.Version, nil
 		case !s.Running:
 			return "", errEnded
+		case why == "":
+			return s.Version, nil
+		case !told:
+			p.note("the server runs (process " + strconv.Itoa(s.Process) + ") and is not ready yet: " + why)
 		}
 		if err := task.Sleep(ctx, wait.Next()); err != nil {
-			return "", fmt.Errorf("wait for the server that runs already: %w (last: %s)", context.Cause(ctx), s.Problem)
+			return "", fmt.Errorf("wait for the server that runs already: %w (last: %s)", context.Cause(ctx), why)
 		}
 	}
 }

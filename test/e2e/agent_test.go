@@ -255,7 +255,8 @@ func (a *agent) knows(kind, text string) error {
 // status asks how the machine is, as a person there does.
 func (a *agent) status(t *testing.T) output {
 	t.Helper()
-	return a.run(t.Context(), nil, a.bin, "status", "--data-dir", a.DataDir, "--run-dir", a.RunDir)
+	// A proxy for the world outside must not be asked for the servers.
+	return a.run(t.Context(), nil, "env", "HTTPS_PROXY=http://127.0.0.1:1", a.bin, "status", "--data-dir", a.DataDir, "--run-dir", a.RunDir)
 }
 
 // second is the error of what returns something else as well.

@@ -222,7 +222,7 @@ func TestRefusesASecondServer(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"same directories", []string{"--data-dir", c.DataDir, "--run-dir", c.RunDir}, "a server is running already (process " + fmt.Sprint(c.proc.Process.Pid)},
+		{"same directories", []string{"--data-dir", c.DataDir, "--run-dir", c.RunDir}, "a server or an agent is running already (process " + fmt.Sprint(c.proc.Process.Pid)},
 		{"same data", []string{"--data-dir", c.DataDir, "--run-dir", c.RunDir + "x", "--secure-port", "7443"}, c.DataDir},
 		{"same port", []string{"--data-dir", c.DataDir + "x", "--run-dir", c.RunDir + "x", "--disable-agent"}, "address already in use; is another server running, or is --secure-port taken?"},
 	} {

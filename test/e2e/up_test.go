@@ -61,10 +61,10 @@ func TestUpStatusDownReset(t *testing.T) {
 		t.Errorf("the example: got %q, %v", got, err)
 	}
 	s := status(0)
-	if !s.Running || !s.Ready || s.Process == 0 || len(s.Nodes) != 1 || !s.Nodes[0].Ready || s.Pods != 3 {
+	if !s.Running || !s.Ready || s.Process == 0 || len(s.Nodes) != 1 || !s.Nodes[0].Ready || s.Pods != 3 || s.Log != up.LogFile(m.DataDir) {
 		t.Errorf("status: got %+v", s)
 	}
-	if o := command(0, "status"); !strings.Contains(o.stdout, "ready\n") || !strings.Contains(o.stdout, "pods     3\n") {
+	if o := command(0, "status"); !strings.Contains(o.stdout, "ready\n") || !strings.Contains(o.stdout, "pods     3\n") || !strings.Contains(o.stdout, ", log "+up.LogFile(m.DataDir)+"\n") {
 		t.Errorf("status: got %+v", o)
 	}
 	kubectl := func(args ...string) output {
@@ -74,9 +74,10 @@ func TestUpStatusDownReset(t *testing.T) {
 		t.Errorf("current context: got %+v", o)
 	}
 	before := kubectl("get", "pods", "-o", "jsonpath={.items[*].status.containerStatuses[*].containerID}").stdout
-	if o := command(0, upArgs...); !strings.Contains(o.stdout, "the server runs already") {
+	if o := command(0, upArgs...); !strings.Contains(o.stdout, "the server runs already") || strings.Contains(o.stdout, "count from the next start on") {
 		t.Errorf("up again: got %+v", o)
 	}
+	upBesideALostNode(t, command, kubectl)
 	command(0, "down")
 	if s := status(3); s.Running {
 		t.Errorf("status after down: got %+v", s)
@@ -110,5 +111,24 @@ func TestUpStatusDownReset(t *testing.T) {
 	}
 	if o := command(0, "reset"); !strings.Contains(o.stdout, "nothing is left (0 removed)") {
 		t.Errorf("reset again: got %+v", o)
+	}
+}
+
+// upBesideALostNode has a cluster that runs started again: that does not wait for nodes of other machines, and says
+// which flags have no effect.
+func upBesideALostNode(t *testing.T, command func(code int, args ...string) output, kubectl func(args ...string) output) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "node.yaml")
+	if err := os.WriteFile(file, []byte("{apiVersion: v1, kind: Node, metadata: {name: gone}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if o := kubectl("create", "-f", file); o.code != 0 {
+		t.Fatalf("a node that is gone: got %+v", o)
+	}
+	if o := command(0, "up", "--", "--max-pods", "50"); !strings.Contains(o.stdout, "it was started without --max-pods 50, which count from the next start on") {
+		t.Errorf("up with other flags, and a node that is not ready: got %+v", o)
+	}
+	if o := kubectl("delete", "node", "gone"); o.code != 0 {
+		t.Errorf("delete the node: got %+v", o)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -632,7 +633,10 @@ func TestRulesAreReadableWithNft(t *testing.T) {
 	if _, err := exec.LookPath("nft"); err != nil {
 		t.Skip("there is no nft on this machine")
 	}
+	bin := plugins(t)
 	n := newNode(t, nettest.New(t, "n1"), 1)
+	n.attach(bin, nettest.New(t, "pod"))
+	n.ensure()
 	var out []byte
 	n.Must(func() (err error) {
 		out, err = exec.Command("nft", "list", "ruleset").CombinedOutput()
@@ -642,5 +646,8 @@ func TestRulesAreReadableWithNft(t *testing.T) {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("nft list ruleset lacks %q:\n%s", want, out)
 		}
+	}
+	if !regexp.MustCompile(`set ports \{\s+type ifname\s+elements = \{ "veth`).Match(out) {
+		t.Errorf("nft list ruleset does not name the link of the pod:\n%s", out)
 	}
 }

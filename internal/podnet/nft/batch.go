@@ -257,7 +257,7 @@ func (b *Batch) addSet(t Table, s Set, flags uint32) Ref {
 		b.u64(unix.NFTA_SET_TIMEOUT, uint64(s.Timeout.Milliseconds()))
 	}
 	b.setShape(s)
-	if len(s.Key) == 1 && s.Key[0] == Integer {
+	if len(s.Key) == 1 && (s.Key[0] == Integer || s.Key[0] == IfName) {
 		b.bytes(unix.NFTA_SET_USERDATA, hostOrder)
 	}
 	b.end()
@@ -265,7 +265,8 @@ func (b *Batch) addSet(t Table, s Set, flags uint32) Ref {
 }
 
 // hostOrder tells the nft program that a set's keys are in the machine's byte
-// order (NFTNL_UDATA_SET_KEYBYTEORDER, 4 bytes, BYTEORDER_HOST_ENDIAN).
+// order, or else it shows numbers the wrong way round, and no names of links
+// (NFTNL_UDATA_SET_KEYBYTEORDER, 4 bytes, BYTEORDER_HOST_ENDIAN).
 var hostOrder = binary.NativeEndian.AppendUint32([]byte{0, 4}, 1)
 
 // setShape writes the size and the widths of a concatenated key's fields.

@@ -76,11 +76,9 @@ var (
 )
 
 // RulesFor lists what the user may do in a namespace. incomplete says that
-// some authorizer cannot tell.
+// some authorizer cannot tell. Members of system:masters have what the roles
+// say, too, as everyone else: everything stands before it where no role says so.
 func (c Chain) RulesFor(ctx context.Context, u user.Info, namespace string) (res []authorizer.ResourceRuleInfo, non []authorizer.NonResourceRuleInfo, incomplete bool, err error) {
-	if slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
-		return []authorizer.ResourceRuleInfo{&everyResource}, []authorizer.NonResourceRuleInfo{&everyNonResource}, false, nil
-	}
 	var errs []error
 	for _, one := range c {
 		r, ok := one.(authorizer.RuleResolver)
@@ -94,5 +92,22 @@ func (c Chain) RulesFor(ctx context.Context, u user.Info, namespace string) (res
 			errs = append(errs, err)
 		}
 	}
+	if slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
+		if !slices.ContainsFunc(res, isEveryResource) {
+			res = slices.Insert(res, 0, authorizer.ResourceRuleInfo(&everyResource))
+		}
+		if !slices.ContainsFunc(non, isEveryNonResource) {
+			non = slices.Insert(non, 0, authorizer.NonResourceRuleInfo(&everyNonResource))
+		}
+		incomplete = false
+	}
 	return res, non, incomplete, errors.Join(errs...)
+}
+
+func isEveryResource(r authorizer.ResourceRuleInfo) bool {
+	return slices.Contains(r.GetVerbs(), "*") && slices.Contains(r.GetAPIGroups(), "*") && slices.Contains(r.GetResources(), "*") && len(r.GetResourceNames()) == 0
+}
+
+func isEveryNonResource(r authorizer.NonResourceRuleInfo) bool {
+	return slices.Contains(r.GetVerbs(), "*") && slices.Contains(r.GetNonResourceURLs(), "*")
 }

@@ -296,20 +296,38 @@ func TestRulesForAreThoseOfTheBindings(t *testing.T) {
 		role("view", "get,list pods", "get /healthz"), role("team/edit", "update pods for x"),
 		binding("viewers", "ClusterRole/view", "User alice"), binding("team/edit", "Role/edit", "User alice"), binding("gone", "ClusterRole/gone", "User alice"),
 	)
-	res, paths, incomplete, err := auth.Authorizers(New(w.caches)).RulesFor(t.Context(), &user.DefaultInfo{Name: "alice"}, "team")
-	var got []string
+	got, incomplete, err := rulesFor(t, w, &user.DefaultInfo{Name: "alice"})
+	want := []string{"[get list] [] [pods] []", "[get] [/healthz]", "[update] [] [pods] [x]"}
+	if !slices.Equal(got, want) || !incomplete || err == nil || !strings.Contains(err.Error(), `"gone" not found`) {
+		t.Errorf("got %q, incomplete %t, %v; want %q", got, incomplete, err, want)
+	}
+}
+
+// Everything stands once, whether a role says it or only the group.
+func TestRulesForMembersOfMastersAreThoseOfTheirRolesToo(t *testing.T) {
+	admin := &user.DefaultInfo{Name: "root", Groups: []string{user.SystemPrivilegedGroup}}
+	some := []resource.Object{role("view", "get pods", "get /healthz"), binding("viewers", "ClusterRole/view", "User root")}
+	all := []resource.Object{role("all", "* * in *", "* url:*"), binding("all", "ClusterRole/all", "Group "+user.SystemPrivilegedGroup)}
+	want := []string{"[*] [*]", "[*] [*] [*] []", "[get] [/healthz]", "[get] [] [pods] []"}
+	for name, objs := range map[string][]resource.Object{"by the group": some, "by a role": slices.Concat(some, all)} {
+		got, incomplete, err := rulesFor(t, newWorld(objs...), admin)
+		if !slices.Equal(got, want) || incomplete || err != nil {
+			t.Errorf("%s: got %q, incomplete %t, %v; want %q", name, got, incomplete, err, want)
+		}
+	}
+}
+
+// rulesFor returns a user's rules in namespace team, sorted.
+func rulesFor(t *testing.T, w *world, u user.Info) (got []string, incomplete bool, err error) {
+	res, paths, incomplete, err := auth.Authorizers(New(w.caches)).RulesFor(t.Context(), u, "team")
 	for _, r := range res {
 		got = append(got, fmt.Sprint(r.GetVerbs(), r.GetAPIGroups(), r.GetResources(), r.GetResourceNames()))
 	}
 	for _, p := range paths {
 		got = append(got, fmt.Sprint(p.GetVerbs(), p.GetNonResourceURLs()))
 	}
-	want := []string{"[get list] [] [pods] []", "[update] [] [pods] [x]", "[get] [/healthz]"}
 	slices.Sort(got)
-	slices.Sort(want)
-	if !slices.Equal(got, want) || !incomplete || err == nil || !strings.Contains(err.Error(), `"gone" not found`) {
-		t.Errorf("got %q, incomplete %t, %v; want %q", got, incomplete, err, want)
-	}
+	return got, incomplete, err
 }
 
 func TestCoversComparesSinglePermissions(t *testing.T) {

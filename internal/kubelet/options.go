@@ -109,6 +109,9 @@ const (
 	DefaultResolvConf = "/etc/resolv.conf"
 )
 
+// LogLinksDir has a link to the log of each container, wherever the logs are: it is where programs that gather logs look.
+const LogLinksDir = "/var/log/containers"
+
 func (o Options) withDefaults() (_ Options, err error) {
 	if o.NodeName == "" || o.Transport == nil || o.Runtime == nil || o.Images == nil {
 		return o, errors.New("kubelet: node name, transport, runtime and images must be given")

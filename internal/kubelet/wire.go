@@ -238,7 +238,7 @@ func newDisk(o *Options, facts *cri.Node, driven csi.Options) (*disk.Disk, error
 		return nil, nil
 	}
 	return disk.New(disk.Options{
-		RootDir: o.RootDir, PodLogsDir: o.PodLogsDir, Node: facts, Driven: driven, Log: o.Log,
+		RootDir: o.RootDir, PodLogsDir: o.PodLogsDir, LogLinksDir: LogLinksDir, Node: facts, Driven: driven, Log: o.Log,
 		Logs: &logs.Rotator{
 			Limits: logs.Limits{Size: o.Settings.LogMaxSize.Value(), Files: o.Settings.LogMaxFiles}, Every: pace, Log: o.Log,
 			Reopen: func(ctx context.Context, id string) error {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/kemudi/kemudi/internal/kubelet"
+	"github.com/kemudi/kemudi/internal/kubelet/disk"
 	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
@@ -29,8 +30,12 @@ func noteLogs(dataDir, logsDir string) error {
 	return wholefile.Private(logsNote(dataDir), []byte(logsDir+"\n"))
 }
 
-// removeLogs removes the logs of this server's pods.
-func removeLogs(dataDir string) (removed []string, _ error) {
+// removeLogs removes the logs of this server's pods, and the links to them in a directory.
+func removeLogs(dataDir, links string) (removed []string, _ error) {
+	// Of a machine that lost its power, links may be all that is left.
+	if err := disk.RemoveLogLinks(links, dataDir); err != nil {
+		return nil, err
+	}
 	note, err := os.ReadFile(logsNote(dataDir))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -39,6 +44,11 @@ func removeLogs(dataDir string) (removed []string, _ error) {
 		return nil, fmt.Errorf("find pod logs: %w", err)
 	}
 	logs := strings.TrimSpace(string(note))
+	if logs != sharedLogsDir {
+		if err := disk.RemoveLogLinks(links, logs); err != nil {
+			return nil, err
+		}
+	}
 	roots, err := rootsOf(dataDir)
 	if err != nil {
 		return nil, err
@@ -61,13 +71,18 @@ func removeLogs(dataDir string) (removed []string, _ error) {
 		if uid := d.Name()[strings.LastIndex(d.Name(), "_")+1:]; logs == sharedLogsDir && !ours[uid] {
 			continue
 		}
+		if err := disk.RemoveLogLinks(links, filepath.Join(logs, d.Name())); err != nil {
+			return removed, err
+		}
 		if err := os.RemoveAll(filepath.Join(logs, d.Name())); err != nil {
 			return removed, fmt.Errorf("remove pod logs: %w", err)
 		}
 		removed = append(removed, "logs "+filepath.Join(logs, d.Name()))
 	}
-	if os.Remove(logs) == nil { // fails where others have logs there
-		removed = append(removed, "directory "+logs)
+	for _, dir := range []string{logs, links} {
+		if os.Remove(dir) == nil { // fails where others have logs there
+			removed = append(removed, "directory "+dir)
+		}
 	}
 	return removed, nil
 }

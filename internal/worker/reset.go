@@ -5,6 +5,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/container"
 	"github.com/kemudi/kemudi/internal/edgefeed"
+	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/shutdown"
 	"github.com/kemudi/kemudi/internal/netpolicy"
 	"github.com/kemudi/kemudi/internal/podnet"
@@ -38,7 +39,7 @@ func Removers(dataDir, runDir string) []up.Remover {
 			}
 			return netpolicy.Reset(ctx)
 		}},
-		{Part: "pod logs", Remove: func(context.Context) ([]string, error) { return removeLogs(dataDir) }},
+		{Part: "pod logs", Remove: func(context.Context) ([]string, error) { return removeLogs(dataDir, kubelet.LogLinksDir) }},
 		{Part: "root directory", Remove: func(context.Context) ([]string, error) { return unlinkRoot(dataDir, chartsDir) }},
 		{Part: "pod files", Remove: func(context.Context) ([]string, error) { return removeRoots(dataDir) }},
 		{Part: "hosts file", Remove: func(context.Context) ([]string, error) { return removeHosts(hostsFile) }},

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -40,6 +41,30 @@ func testCommands(t *testing.T, c *cluster) {
 		wait.Until(t, func() error {
 			if got := c.logs(t, ns, "defaults", corev1.PodLogOptions{}); !strings.Contains(got, "Paused") {
 				return fmt.Errorf("got %q, want Paused", got)
+			}
+			return nil
+		})
+		// Programs that gather logs find them there, by names that say whose they are, while there is the pod.
+		linked := func() []string {
+			links, err := filepath.Glob("/var/log/containers/defaults_" + ns + "_c-*.log")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return links
+		}
+		links := linked()
+		if len(links) != 1 {
+			t.Fatalf("got links %q to its log, want one", links)
+		}
+		if text, err := os.ReadFile(links[0]); err != nil || !strings.Contains(string(text), "Paused") {
+			t.Errorf("%s: got %q, %v, want Paused", links[0], text, err)
+		}
+		if err := c.client.CoreV1().Pods(ns).Delete(t.Context(), "defaults", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		wait.Until(t, func() error {
+			if links := linked(); len(links) > 0 {
+				return fmt.Errorf("its pod is deleted: got links %q", links)
 			}
 			return nil
 		})

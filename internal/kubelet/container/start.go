@@ -81,6 +81,9 @@ func (c *Container) Start(ctx, wanted context.Context) (*runtimeapi.ContainerSta
 	}
 	leave()
 	leave = func() {} // a hook may take its time
+	if err := c.Runner.Disk.LinkLog(c.Pod, c.Spec.Name, id, c.Act.Attempt); err != nil {
+		c.Runner.Log.Warn("programs that gather logs do not find that of a container", "id", id, "err", err)
+	}
 	c.event(v1.EventTypeNormal, "Started", "Container started")
 	if l := c.Spec.Lifecycle; l != nil && l.PostStart != nil {
 		if err := c.Runner.runHook(wanted, c.hook(id, l.PostStart)); err != nil && ctx.Err() == nil {

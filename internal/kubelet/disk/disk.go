@@ -37,12 +37,13 @@ type Disk struct {
 
 // Options of a Disk; all are required.
 type Options struct {
-	RootDir    string    // of volumes and other files of pods
-	PodLogsDir string    // of the logs of containers
-	Node       *cri.Node // says where the cgroups of pods are, and what it has for pods
-	Driven     csi.Options
-	Logs       *logs.Rotator
-	Log        *slog.Logger
+	RootDir     string    // of volumes and other files of pods
+	PodLogsDir  string    // of the logs of containers
+	LogLinksDir string    // where links lead to these logs
+	Node        *cri.Node // says where the cgroups of pods are, and what it has for pods
+	Driven      csi.Options
+	Logs        *logs.Rotator
+	Log         *slog.Logger
 }
 
 // New returns the disk of a machine.
@@ -152,8 +153,8 @@ func (d *Disk) Forget(uid types.UID) error {
 		return fmt.Errorf("find logs of pod: %w", err)
 	}
 	for _, dir := range dirs {
-		if err := os.RemoveAll(dir); err != nil {
-			return fmt.Errorf("remove logs of pod: %w", err)
+		if err := d.removePodLogs(dir); err != nil {
+			return err
 		}
 	}
 	if err := d.users.Release(uid); err != nil {

@@ -76,6 +76,9 @@ func (d *Disk) RemoveLog(path string) error {
 	if path == "" || d == nil {
 		return nil
 	}
+	if err := RemoveLogLinks(d.o.LogLinksDir, path); err != nil {
+		return err
+	}
 	return logs.Remove(path)
 }
 
@@ -84,10 +87,7 @@ func (d *Disk) RemovePodLogs(pod *v1.Pod) error {
 	if d == nil || pod.Name == "" || pod.Namespace == "" {
 		return nil
 	}
-	if err := os.RemoveAll(cri.PodLogDir(d.o.PodLogsDir, pod.Namespace, pod.Name, string(pod.UID))); err != nil {
-		return fmt.Errorf("remove logs of pod: %w", err)
-	}
-	return nil
+	return d.removePodLogs(cri.PodLogDir(d.o.PodLogsDir, pod.Namespace, pod.Name, string(pod.UID)))
 }
 
 // TerminationLog makes the file for the last words of a container of a pod, which is

@@ -13,7 +13,7 @@ GIT         := git -c safe.directory='*'
 STEP        := build/step.sh
 # Packages whose tests run with the race detector: all that have goroutines or
 # locks, which a house rule holds.
-RACE        ?= $(addsuffix /...,$(addprefix ./internal/,admission aggregate announce apiserver audit auth backend cache cel client cloud cloudmanager cluster controller controllers custom dialback dns drain edge edgefeed encryption endpoint extend fleet hook ingress inotify join kubelet leader linger metricsserver netpolicy nodepool obs parts plane podnet proxy reach scavenge scheduler secureport servers simnode simulate store task up watchcache wire worker workload))
+RACE        ?= $(addsuffix /...,$(addprefix ./internal/,admission aggregate announce apiserver audit auth backend cache cel client cloud cloudmanager cluster controller controllers custom dialback dns drain edge edgefeed encryption endpoint extend fleet hook ingress inotify inquiry join kubelet leader linger metricsserver netpolicy nodepool obs parts plane podnet proxy reach scavenge scheduler secureport servers simnode simulate store task up watchcache wire worker workload))
 # Packages whose tests are of one goroutine, and run without it, but reach by
 # package unsafe: they run with its other half, the check of pointers.
 POINTERS    ?= $(addsuffix /...,$(addprefix ./internal/,layout patch))

@@ -19,7 +19,7 @@ trace texttest apiserver/openapi/markers
 carry corefile dump features inotify linger rawconn task obs layout
 ociimage scavenge edge/lines edge/passwd edge/route
 announce store cloud container dialback edge podnet
-cel hook resource wire reach
+cel hook inquiry resource wire reach
 custom
 api
 patch

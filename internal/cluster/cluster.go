@@ -24,6 +24,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/trust"
 	"github.com/kemudi/kemudi/internal/dialback"
 	"github.com/kemudi/kemudi/internal/drain"
+	"github.com/kemudi/kemudi/internal/inquiry"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/reach"
@@ -319,9 +320,9 @@ func (s *server) serve(sg *stages, st state) error {
 	s.drains = drain.NewNodes(drain.NodesOptions{
 		Group: sg.plane, Transport: s.plane.Admin(), Dial: nodes{s}.DialNode, Logger: s.o.Logger.With("part", "drain"),
 	})
-	asks := &standings{s: s}
+	asks := s.asker()
 	if st.own != nil {
-		st.own.AskOthers(asks.ask)
+		st.own.AskOthers(asks.Ask)
 	}
 	s.believed.told = trust.NewPublisher(s.plane.Admin(), s.trust, s.o.Logger)
 	l, config, err := s.listen(g.Context())
@@ -367,7 +368,7 @@ func (s *server) serve(sg *stages, st state) error {
 	g.Go("leave other servers", func(ctx context.Context) error {
 		<-ctx.Done()
 		s.plane.Leave()
-		asks.close()
+		asks.Close()
 		return nil
 	})
 	if len(s.o.VirtualIPs) > 0 {
@@ -406,7 +407,7 @@ func (s *server) configure(o *apiserver.Options, caches *watchcache.Set) (err er
 	o.While, o.Legacy = s.access.While, s.legacy
 	o.Nodes, o.Tunnels = nodes{s}, s.tunnels
 	if s.seats != nil {
-		o.Plain, o.Early = s.seats.paths(), []string{standingPath} // whether the store can be asked may depend on the answer
+		o.Plain, o.Early = s.seats.paths(), []string{inquiry.Path} // whether the store can be asked may depend on the answer
 		o.Plain[drain.Pattern] = s.drained
 	}
 	s.serveEncryption(o, caches)

@@ -25,6 +25,7 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/inquiry"
 	"github.com/kemudi/kemudi/internal/join"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/etcd"
@@ -56,7 +57,7 @@ func (m *seats) paths() map[string]func(context.Context, apiserver.PlainRequest)
 		"DELETE " + join.ServersPath + "/{name}": m.remove,
 	}
 	if m.store != nil {
-		paths["GET "+standingPath] = m.standing
+		paths["GET "+inquiry.Path] = m.answers
 	}
 	return paths
 }

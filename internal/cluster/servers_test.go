@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kemudi/kemudi/internal/inquiry"
 	"github.com/kemudi/kemudi/internal/join"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
@@ -228,7 +229,7 @@ func TestOneServerBecomesThreeAndOneAgain(t *testing.T) {
 	}
 
 	ask := func(asker string) error {
-		return first.client().CoreV1().RESTClient().Get().AbsPath(standingPath).Param("asker", asker).Do(t.Context()).Error()
+		return first.client().CoreV1().RESTClient().Get().AbsPath(inquiry.Path).Param("asker", asker).Do(t.Context()).Error()
 	}
 	for asker, want := range map[string]string{"": "hexadecimal", "it": "hexadecimal", "1f": ""} { // the last one asks for no connection
 		if err := ask(asker); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), want) {

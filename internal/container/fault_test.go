@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -34,6 +36,19 @@ func TestKillWhileAPodStartsLeavesNoOrphan(t *testing.T) {
 		h.start()
 		h.removeSandboxes(fmt.Sprintf("killed after %s: ", after))
 	}
+
+	// What is left of a shim that ended by itself meanwhile is a socket alone.
+	h.kill()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(h.o.shimSockets(), "dead")})
+	if err != nil {
+		h.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		h.Fatal(err)
+	}
+	h.start()
+	h.removeSandboxes("a socket alone: ")
 }
 
 // removeSandboxes removes all that is listed and expects that nothing is left

@@ -81,12 +81,10 @@ func sweepLeases(ctx context.Context, p *plugged) error {
 // before anything new can be started. What it cannot remove it logs.
 func sweep(ctx context.Context, o Options) {
 	known := names(o.bundles())
-	found := false
 	for _, id := range names(filepath.Join(o.runcRoot(), Namespace)) {
 		if slices.Contains(known, id) {
 			continue
 		}
-		found = true
 		if err := deleteContainer(ctx, o, id); err != nil {
 			o.Logger.Error("cannot remove a container that was left over", "container", id, "err", err)
 			continue
@@ -102,7 +100,6 @@ func sweep(ctx context.Context, o Options) {
 			if !ours || whole[name] || deleting(pid) && slices.Contains(known, name) {
 				continue
 			}
-			found = true
 			if err := kill(ctx, pid); err != nil {
 				o.Logger.Error("cannot end a shim that was left over", "shim", name, "pid", pid, "err", err)
 				continue
@@ -116,9 +113,7 @@ func sweep(ctx context.Context, o Options) {
 			o.Logger.Error("cannot remove a sandbox that was not started", "container", id, "err", err)
 		}
 	}
-	if found {
-		removeDeadSockets(o.shimSockets())
-	}
+	removeDeadSockets(o.shimSockets()) // also of those who have ended by themselves
 }
 
 // halfStarted returns the sandboxes that were not started, unless somebody cleans
@@ -259,11 +254,9 @@ func removeDeadSockets(dir string) {
 		c, err := net.DialTimeout("unix", path, time.Second)
 		if err == nil {
 			c.Close()
-			continue
 		}
-		if errors.Is(err, os.ErrPermission) {
-			continue
+		if errors.Is(err, unix.ECONNREFUSED) { // else somebody may listen who is busy
+			os.Remove(path)
 		}
-		os.Remove(path)
 	}
 }

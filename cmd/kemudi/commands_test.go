@@ -257,7 +257,7 @@ func TestCommandsWithoutAServer(t *testing.T) {
 		stdout, stderr string
 	}{
 		{"", 0, "Usage:\n  kemudi", ""},
-		{"", 0, "A cluster on this machine:\n  down ", ""},
+		{"", 0, "A cluster on this machine:\n  backup ", ""},
 		{"image", 0, "Available Commands:\n  import ", ""},
 		{"help server", 0, "KEMUDI_DATA_DIR", ""},
 		{"server --help", 0, "--service-cluster-ip-range", ""},

@@ -127,7 +127,7 @@ scheduler, node agent, container runtime, network and DNS.`,
 	}
 	root.PersistentFlags().String(configFlag, "", "file of settings, each under its flag's name; default "+defaultConfig+", if it is there")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return errUsage{err} })
-	addGroup(root, "A cluster on this machine:", newUp(), newStatus(), newKubectl(), newImage(), newDown(), newReset())
+	addGroup(root, "A cluster on this machine:", newUp(), newStatus(), newKubectl(), newImage(), newBackup(), newDown(), newReset())
 	addGroup(root, "Its machines:", newServer(), newAgent(), newToken(), newMember())
 	addGroup(root, "What is asked of a cluster:", newCheck(), newIngress(), newSecrets(), newSimulate())
 	addGroup(root, "Parts alone, each with the flags of upstream's program:", newAPIServer(), newControllerManager(), newScheduler(), newCloudManager(), newKubelet(), newProxy())

@@ -64,7 +64,7 @@ func TestEveryFlagIsAVariableAndAKey(t *testing.T) {
 		if c.HasSubCommands() || c.Name() == "kubectl" || c.Name() == "help" || c.HasParent() && c.PersistentPreRunE != nil || c.Parent().Name() == "completion" {
 			return
 		}
-		path := append(strings.Fields(c.CommandPath())[1:], map[string][]string{"import": {"x"}, "pull": {"x"}, "rm": {"x"}, "remove": {"x"}, "revoke": {"abcdef"}, "drain": {"x"}}[c.Name()]...)
+		path := append(strings.Fields(c.CommandPath())[1:], map[string][]string{"backup": {"x"}, "import": {"x"}, "pull": {"x"}, "rm": {"x"}, "remove": {"x"}, "revoke": {"abcdef"}, "drain": {"x"}}[c.Name()]...)
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if asksOnly(f) || f.Name == configFlag {
 				return

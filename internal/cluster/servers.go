@@ -21,6 +21,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/discovery"
 	"github.com/kemudi/kemudi/internal/apiserver"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
+	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/cache"
@@ -58,6 +59,7 @@ func (m *seats) paths() map[string]func(context.Context, apiserver.PlainRequest)
 	}
 	if m.store != nil {
 		paths["GET "+inquiry.Path] = m.answers
+		paths["GET "+request.SnapshotPath] = m.snapshot
 	}
 	return paths
 }

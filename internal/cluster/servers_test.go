@@ -237,6 +237,8 @@ func TestOneServerBecomesThreeAndOneAgain(t *testing.T) {
 		}
 	}
 
+	checkSnapshot(t, first)
+
 	// Two of three go on, and who comes back needs neither server nor token.
 	if err := second.stop(); err != nil {
 		t.Error(err)

@@ -7,6 +7,7 @@ package wholefile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,7 +16,20 @@ import (
 
 // Write writes a file with the given mode, whatever the umask is. Its directory must be there.
 func Write(path string, data []byte, mode fs.FileMode) error {
-	return write(path, data, func(f *os.File) error { return f.Chmod(mode) })
+	return write(path, content(data), func(f *os.File) error { return f.Chmod(mode) })
+}
+
+// Fill has fill write a file that only its owner may read, as long as it likes.
+func Fill(path string, fill func(io.Writer) error) error {
+	return write(path, fill, func(*os.File) error { return nil })
+}
+
+// content writes what is there already.
+func content(data []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	}
 }
 
 // Private writes a file that only its owner may read, and makes its directory, likewise, if that is missing.
@@ -35,7 +49,7 @@ func Replace(path string, data []byte, mode fs.FileMode) error {
 	if err != nil {
 		return fmt.Errorf("replace file: %w", err)
 	}
-	return write(path, data, func(f *os.File) error {
+	return write(path, content(data), func(f *os.File) error {
 		owner := was.Sys().(*syscall.Stat_t)
 		return errors.Join(f.Chmod(was.Mode().Perm()), f.Chown(int(owner.Uid), int(owner.Gid)))
 	})
@@ -43,15 +57,14 @@ func Replace(path string, data []byte, mode fs.FileMode) error {
 
 // write writes a file beside the path, .NAME.*, has set give it mode and owner, and renames it. A process that is
 // killed meanwhile leaves that file.
-func write(path string, data []byte, set func(*os.File) error) error {
+func write(path string, fill func(io.Writer) error, set func(*os.File) error) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {
 		return fmt.Errorf("create temporary file for %s: %w", path, err)
 	}
 	defer os.Remove(f.Name()) // once renamed, there is nothing to remove
-	_, err = f.Write(data)
-	if err == nil {
+	if err = fill(f); err == nil {
 		err = set(f)
 	}
 	if err == nil {

@@ -2,6 +2,7 @@ package wholefile
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -37,6 +38,11 @@ func TestFilesAreReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	is(t, path, "c", 0o755)
+	cut := errors.New("cut off")
+	if err := Fill(path, func(w io.Writer) error { return errors.Join(content([]byte("half"))(w), cut) }); !errors.Is(err, cut) {
+		t.Errorf("of what is cut off: got %v, want %v", err, cut)
+	}
+	is(t, path, "c", 0o755)
 	if err := Replace(path, []byte("d"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -45,6 +51,10 @@ func TestFilesAreReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	is(t, path, "e", 0o640)
+	if err := Fill(path, content([]byte("f"))); err != nil {
+		t.Fatal(err)
+	}
+	is(t, path, "f", 0o600)
 }
 
 func TestWhatCannotBeWrittenLeavesNothing(t *testing.T) {

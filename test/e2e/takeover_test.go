@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,7 +47,25 @@ func TestClusterIsTakenOverByAnotherMachine(t *testing.T) {
 	if o := command(next, 1, from...); !strings.Contains(o.stderr, "is in use: stop the etcd that has it open") {
 		t.Errorf("while it runs: got %s", o.all())
 	}
+	// A backup that was made meanwhile has all of it, too; nothing else of the old machine is needed.
+	backup := t.TempDir()
+	write := func(name string) output {
+		return old.run(t.Context(), nil, old.bin, "backup", "--data-dir", old.DataDir, filepath.Join(backup, name))
+	}
+	if o := write("all.tgz"); o.code != 0 || !strings.Contains(o.stdout, "wrote ") {
+		t.Fatalf("a backup ended with %d: %s", o.code, o.all())
+	}
+	if out, err := exec.CommandContext(t.Context(), "tar", "-C", backup, "-xzf", filepath.Join(backup, "all.tgz")).CombinedOutput(); err != nil {
+		t.Fatalf("unpack the backup: %v\n%s", err, out)
+	}
 	command(old, 0, "down")
+	if o := write("none.tgz"); o.code == 0 || !strings.Contains(o.stderr, "refused") {
+		t.Errorf("a backup of what does not run ended with %d: %s", o.code, o.all())
+	}
+	if left := must(filepath.Glob(filepath.Join(backup, "*none*")))(t); len(left) > 0 {
+		t.Errorf("it left %v", left)
+	}
+	from[slices.Index(from, "--from-etcd")+1], from[slices.Index(from, "--from-pki")+1] = filepath.Join(backup, "snapshot.db"), filepath.Join(backup, "pki")
 	if o := command(next, 0, from...); !strings.Contains(o.stdout, "took over ") || !strings.Contains(o.stdout, "copied the store of ") {
 		t.Errorf("got %s", o.all())
 	}

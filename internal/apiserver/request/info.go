@@ -12,6 +12,9 @@ import (
 	"github.com/kemudi/kemudi/internal/rawconn"
 )
 
+// SnapshotPath is where an administrator gets a snapshot of the store of the server that is asked.
+const SnapshotPath = "/kemudi.io/v1/snapshot"
+
 // Info is what a request's method and path say.
 type Info struct {
 	// Resource is whether the path names a resource: /api/v1/... or /apis/G/V/...
@@ -162,8 +165,8 @@ func (in *Info) LongRunning() bool {
 		return true
 	}
 	if !in.Resource {
-		// A profile takes as long as its reader wants.
-		return in.Tunnel() || strings.HasPrefix(in.Path, "/debug/pprof/")
+		// A profile takes as long as its reader wants, and a store as long as it takes.
+		return in.Tunnel() || strings.HasPrefix(in.Path, "/debug/pprof/") || in.Path == SnapshotPath
 	}
 	return in.Verb == "watch" || in.Sub == "log" || in.Tunnel()
 }

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/server/v3/storage/backend"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kemudi/kemudi/internal/store"
@@ -36,6 +38,31 @@ func IsSnapshot(file string) (bool, error) {
 		return false, nil // it is shorter than any
 	}
 	return binary.NativeEndian.Uint32(head[pageHead:]) == magic, nil
+}
+
+// Snapshot is the database of the member in this process as it was at one moment: a file of the size that it says. It must be
+// closed; the member does not end before.
+type Snapshot struct {
+	backend.Snapshot
+	leave func()
+}
+
+// Snapshot has all writes that were answered so far.
+func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
+	if _, err := s.Rev(ctx); err != nil {
+		return nil, err
+	}
+	m, leave, err := s.here(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Snapshot{m.srv.Backend().Snapshot(), leave}, nil
+}
+
+// Close lets the member go on without it.
+func (s *Snapshot) Close() error {
+	defer s.leave()
+	return s.Snapshot.Close()
 }
 
 // revisionLength is how long the key of a revision is: two numbers with a line between

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/wholefile"
 )
@@ -57,13 +55,9 @@ func Backup(ctx context.Context, dataDir, file string, progress func(left int64)
 
 // snapshot asks for the store. It is of the size that is said.
 func (a Access) snapshot(ctx context.Context) (body io.ReadCloser, size int64, _ error) {
-	api, _, err := a.client()
+	c, err := a.rest()
 	if err != nil {
 		return nil, 0, err
-	}
-	c, ok := api.Discovery().RESTClient().(*rest.RESTClient)
-	if !ok {
-		return nil, 0, fmt.Errorf("a client of type %T", api.Discovery().RESTClient())
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Get().AbsPath(request.SnapshotPath).URL().String(), http.NoBody)
 	if err != nil {

@@ -30,15 +30,24 @@ func (a Access) servers(ctx context.Context, method, path string, into any) erro
 	return a.ask(ctx, method, path, nil, into)
 }
 
-// ask asks a server, and reads the answer.
-func (a Access) ask(ctx context.Context, method, path string, query map[string]string, into any) error {
+// rest asks for paths.
+func (a Access) rest() (*rest.RESTClient, error) {
 	api, _, err := a.client()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c, ok := api.Discovery().RESTClient().(*rest.RESTClient)
 	if !ok {
-		return fmt.Errorf("a client of type %T", api.Discovery().RESTClient())
+		return nil, fmt.Errorf("a client of type %T", api.Discovery().RESTClient())
+	}
+	return c, nil
+}
+
+// ask asks a server, and reads the answer.
+func (a Access) ask(ctx context.Context, method, path string, query map[string]string, into any) error {
+	c, err := a.rest()
+	if err != nil {
+		return err
 	}
 	req := c.Verb(method).AbsPath(path).SetHeader("Accept", "application/json")
 	for name, value := range query {

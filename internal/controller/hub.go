@@ -35,7 +35,8 @@ type feed struct {
 
 // member is one watch of one controller.
 type member struct {
-	mu struct {
+	told chan struct{} // closed when it has got the present state
+	mu   struct {
 		sync.Mutex
 		take taker // nil: it has left
 	}
@@ -53,15 +54,15 @@ func newHub(g *task.Group, log *slog.Logger) *hub {
 }
 
 // join has take called for the present state of a cache, and then for every
-// change, by one goroutine, until leave has returned. take must be quick.
-func (h *hub) join(c *cache.Cache, take taker) (leave func()) {
+// change, by one goroutine, until leave has returned. take must be quick. told is closed after the present state.
+func (h *hub) join(c *cache.Cache, take taker) (told <-chan struct{}, leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.joinLocked(c, take)
 }
 
-func (h *hub) joinLocked(c *cache.Cache, take taker) (leave func()) {
-	m := &member{}
+func (h *hub) joinLocked(c *cache.Cache, take taker) (told <-chan struct{}, leave func()) {
+	m := &member{told: make(chan struct{})}
 	m.mu.take = take
 	f := h.mu.feeds[c]
 	if f == nil {
@@ -78,7 +79,7 @@ func (h *hub) joinLocked(c *cache.Cache, take taker) (leave func()) {
 	case f.joined <- struct{}{}:
 	default: // there is one already
 	}
-	return func() { h.leave(f, m) }
+	return m.told, func() { h.leave(f, m) }
 }
 
 func (h *hub) leave(f *feed, m *member) {
@@ -142,6 +143,9 @@ func (h *hub) run(ctx context.Context, f *feed) error {
 			}
 		}
 		handOn(deltas, fresh, true)
+		for _, m := range fresh {
+			close(m.told)
+		}
 	}
 }
 

@@ -93,7 +93,7 @@ func (v *view) names() string {
 
 func watches(h *hub, s *source) *view {
 	v := &view{state: map[string]int64{}}
-	v.leave = h.join(s.c, v.take)
+	_, v.leave = h.join(s.c, v.take)
 	return v
 }
 

@@ -73,7 +73,7 @@ func (r *runner) watchEvery(ctx context.Context, e *Every) error {
 		}
 		for _, def := range defs {
 			if w, ok := e.Of(def); ok && leave[def.Base()] == nil {
-				leave[def.Base()] = r.watch(w)
+				_, leave[def.Base()] = r.watch(w)
 				added = append(added, def)
 			}
 		}

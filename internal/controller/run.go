@@ -174,8 +174,19 @@ func (r *runner) run(ctx context.Context, watches []Watch) error {
 			defer r.k.hub.keep(w.Selection, r.k.t.Cache(w.Selection.owners, ""))()
 		}
 	}
+	// What a worker has seen before a watch began could go without anybody being told.
+	var told []<-chan struct{}
 	for _, w := range watches {
-		defer r.watch(w)()
+		began, leave := r.watch(w)
+		defer leave()
+		told = append(told, began)
+	}
+	for _, began := range told {
+		select {
+		case <-began:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 	g := r.k.workers.Group(ctx)
 	r.q.open(cmp.Or(r.k.c.Workers, defaultWorkers), func() { g.Go("worker", r.work) })
@@ -188,11 +199,14 @@ func (r *runner) run(ctx context.Context, watches []Watch) error {
 	return errors.Join(err, g.Wait())
 }
 
-// watch wakes the keys of every change of an input (C4) until leave is called.
-func (r *runner) watch(w Watch) (leave func()) {
+// watch wakes the keys of every change of an input (C4) until leave is called. told is closed when it has begun: of what is
+// there then the keys are awake.
+func (r *runner) watch(w Watch) (told <-chan struct{}, leave func()) {
 	c := r.k.t.Cache(w.Def, "")
 	if c == nil { // a kind that is about to leave its set
-		return func() {}
+		never := make(chan struct{})
+		close(never)
+		return never, func() {}
 	}
 	return r.k.hub.join(c, func(d cache.Delta, first bool) {
 		err := task.Contain(func() error {

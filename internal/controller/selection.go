@@ -198,7 +198,7 @@ func (h *hub) keep(s *Selection, c *cache.Cache) (leave func()) {
 	if of == nil {
 		of = &kept{index: newSelectors()}
 		h.mu.selections[keptFor{s, c}] = of
-		of.leave = h.joinLocked(c, func(d cache.Delta, _ bool) {
+		_, of.leave = h.joinLocked(c, func(d cache.Delta, _ bool) {
 			err := task.Contain(func() error {
 				of.index.take(s, d)
 				return nil

@@ -98,10 +98,12 @@ func TestIndexOfASelectionIsAheadOfItsOwnersKeys(t *testing.T) {
 	var leave []func()
 	told := make(chan string)
 	for range 2 {
-		leave = append(leave, h.keep(s, owners), h.join(owners, func(d cache.Delta, _ bool) {
+		kept := h.keep(s, owners)
+		_, left := h.join(owners, func(d cache.Delta, _ bool) {
 			app := d.Last().Object.(*corev1.Service).Spec.Selector["app"]
 			told <- fmt.Sprint(h.selectors(s, owners).matching("default", labels.Set{"app": app}))
-		}))
+		})
+		leave = append(leave, kept, left)
 	}
 	tells := func(want string) {
 		t.Helper()

@@ -1,7 +1,5 @@
 package cache
 
-import ()
-
 // CursorOptions say what a cursor follows.
 type CursorOptions struct {
 	// After is the revision the follower has seen already. FromNow asks for the

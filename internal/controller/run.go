@@ -204,9 +204,9 @@ func (r *runner) run(ctx context.Context, watches []Watch) error {
 func (r *runner) watch(w Watch) (told <-chan struct{}, leave func()) {
 	c := r.k.t.Cache(w.Def, "")
 	if c == nil { // a kind that is about to leave its set
-		never := make(chan struct{})
-		close(never)
-		return never, func() {}
+		nothing := make(chan struct{})
+		close(nothing)
+		return nothing, func() {}
 	}
 	return r.k.hub.join(c, func(d cache.Delta, first bool) {
 		err := task.Contain(func() error {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kemudi/kemudi/internal/backup"
 	"github.com/kemudi/kemudi/internal/cluster"
 	"github.com/kemudi/kemudi/internal/obs"
 )
@@ -75,6 +76,7 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.BoolVar(&o.Ephemeral, "ephemeral", o.Ephemeral, "keep the cluster's state in memory: when the server ends, the cluster and all that runs in it is gone")
 	f.StringVar(&o.Takeover.Etcd, "from-etcd", o.Takeover.Etcd, "data directory of the etcd of another Kubernetes, or a snapshot of it, whose store this server takes over; it stays as it is")
 	f.StringVar(&o.Takeover.PKI, "from-pki", o.Takeover.PKI, "directory of that Kubernetes' keys and certificates, as kubeadm lays it out: ca, sa and front-proxy-ca are taken over; default they are made anew")
+	addBackupFlags(f, &o.Backup)
 	addAPIFlags(f, &o.API)
 	addIdentityFlags(f, &o.Identity)
 	addKubeletFlags(f, &o.Kubelets)
@@ -98,6 +100,13 @@ func addServerFlags(f *pflag.FlagSet, o *cluster.Options) {
 	f.StringVar(&o.Scheduling.ConfigFile, "scheduler-config", o.Scheduling.ConfigFile, "file of a KubeSchedulerConfiguration: profiles, their plugins with arguments, extenders, leader election; flags go before it")
 	f.IntVar(&o.Scheduling.NodesToScore, "percentage-of-nodes-to-score", o.Scheduling.NodesToScore, "how much of the cluster is searched before the best node found is taken, in percent; default 50 to 5, the less the larger the cluster")
 	addTunedControllerFlags(f, &o.Controllers)
+}
+
+// addBackupFlags adds when a server makes backups by itself.
+func addBackupFlags(f *pflag.FlagSet, o *backup.Options) {
+	f.Var((*dirFlag)(&o.Dir), "backup-dir", "directory in which this server backs the cluster up by itself, as kemudi backup does; default: it does not")
+	f.StringVar(&o.Schedule, "backup-schedule", o.Schedule, "with --backup-dir: when, as cron says it, in this machine's time: minute, hour, day, month and weekday, or such as @daily; one that was missed is made up for")
+	f.IntVar(&o.Keep, "backup-keep", o.Keep, "with --backup-dir: how many of this server's backups stay there, the newest ones; 0: all")
 }
 
 // addTunedControllerFlags adds what people tune of single controllers.

@@ -25,7 +25,7 @@ api
 patch
 audit cache
 client
-drain backend
+drain backend backup
 audit/audittest auth metricsserver watchcache extend
 join secureport servers encryption
 kubelet/backoff kubelet/contain kubelet/machine kubelet/manifest kubelet/numa kubelet/sequence kubelet/state kubelet/users
@@ -67,7 +67,7 @@ var testOnly = []string{"trace", "texttest", "admission/admissiontest", "audit/a
 
 // commandImports lists what cmd may import of internal/: wiring, and what
 // turns flags and output into words.
-var commandImports = []string{"cluster", "edge", "cloudmanager", "parts", "up", "fleet", "join", "container", "obs", "english", "version"}
+var commandImports = []string{"cluster", "edge", "cloudmanager", "parts", "up", "backup", "fleet", "join", "container", "obs", "english", "version"}
 
 // ranks maps a unit to its layer, counted from the bottom.
 func ranks() map[string]int {

@@ -374,7 +374,7 @@ func (s *server) serve(sg *stages, st state) error {
 	if len(s.o.VirtualIPs) > 0 {
 		g.Go("virtual addresses", s.holdVirtual)
 	}
-	return nil
+	return s.backUp(g, st.own)
 }
 
 // runBeside runs beside the control plane what it needs and not each server has.

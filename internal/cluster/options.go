@@ -14,6 +14,7 @@ import (
 	"github.com/kemudi/kemudi/internal/audit"
 	"github.com/kemudi/kemudi/internal/auth/identity"
 	"github.com/kemudi/kemudi/internal/auth/modes"
+	"github.com/kemudi/kemudi/internal/backup"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/leader"
@@ -96,6 +97,7 @@ type Options struct {
 
 	Ephemeral bool     // --ephemeral: the store is in memory
 	Takeover  Takeover // --from-etcd, --from-pki
+	Backup    backup.Options
 
 	NoNode      bool // --disable-agent
 	Controllers controllers.Options
@@ -115,7 +117,7 @@ type Options struct {
 func Defaults() Options {
 	return Options{
 		Machine: defaultMachine(), SecurePort: 6443,
-		Network: defaultNetwork(), Kubelets: defaultKubelets(), Identity: identity.Defaults(),
+		Network: defaultNetwork(), Kubelets: defaultKubelets(), Identity: identity.Defaults(), Backup: backup.Defaults(),
 		API: API{
 			EncodedCacheSize: apiserver.DefaultEncodedBytes, RequestTimeout: apiserver.DefaultRequestTimeout, EventTTL: apiserver.DefaultKept,
 			MaxReads: apiserver.DefaultMaxReads, MaxWrites: apiserver.DefaultMaxWrites, Audit: audit.Defaults(), Authorization: modes.Defaults(), Coordinated: leader.Defaults(),
@@ -150,7 +152,7 @@ func (o *Options) prepare() error {
 	}
 	for _, check := range []func() error{
 		o.Controllers.Check, o.Election.Check, o.API.check, o.Identity.Check, o.Etcd.check, o.checkPrefix, o.Joining.check, o.checkEphemeral, o.checkTakeover,
-		o.Kubelets.complete, o.SSH.check, o.Port.Check,
+		o.Kubelets.complete, o.SSH.check, o.Port.Check, o.checkBackup,
 	} {
 		if err := check(); err != nil {
 			return err

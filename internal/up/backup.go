@@ -1,13 +1,10 @@
 package up
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,13 +12,7 @@ import (
 	"time"
 
 	"github.com/kemudi/kemudi/internal/apiserver/request"
-	"github.com/kemudi/kemudi/internal/wholefile"
-)
-
-// What a backup has.
-const (
-	BackupStore = "snapshot.db" // a snapshot of the store, as an etcd's
-	BackupKeys  = "pki"         // the directory of keys and certificates
+	"github.com/kemudi/kemudi/internal/backup"
 )
 
 // backupMost is how much of an answer that is none is told.
@@ -31,7 +22,7 @@ const backupMost = 1 << 10
 // store and its keys. The file is there when all of it is on the disk, and whole; one of that name is there until then.
 // progress is told from time to time how many bytes of the store are left.
 func Backup(ctx context.Context, dataDir, file string, progress func(left int64)) error {
-	keys := filepath.Join(dataDir, BackupKeys)
+	keys := filepath.Join(dataDir, backup.KeysName)
 	if _, err := os.Stat(keys); err != nil {
 		return fmt.Errorf("look for the keys of a server on this machine: %w; name its directory (--data-dir)", err)
 	}
@@ -40,17 +31,7 @@ func Backup(ctx context.Context, dataDir, file string, progress func(left int64)
 		return err
 	}
 	defer body.Close()
-	return wholefile.Fill(file, func(w io.Writer) error {
-		z := gzip.NewWriter(w)
-		a := tar.NewWriter(z)
-		if err := addStore(a, &counted{body, size, time.Now(), progress}, size); err != nil {
-			return err
-		}
-		if err := addKeys(a, keys); err != nil {
-			return err
-		}
-		return errors.Join(a.Close(), z.Close())
-	})
+	return backup.Write(ctx, file, &counted{body, size, size, time.Now(), progress}, keys)
 }
 
 // snapshot asks for the store. It is of the size that is said.
@@ -80,58 +61,25 @@ func (a Access) snapshot(ctx context.Context) (body io.ReadCloser, size int64, _
 	return nil, 0, errors.Join(err, res.Body.Close())
 }
 
-// counted tells each second how much of what is read is left.
+// counted is a store that tells each second how much of it is left.
 type counted struct {
-	io.Reader
-	left     int64
-	told     time.Time
-	progress func(left int64)
+	body       io.Reader
+	size, left int64
+	told       time.Time
+	progress   func(left int64)
 }
 
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.left -= int64(n)
+func (c *counted) Size() int64 { return c.size }
+
+// WriteTo is for [backup.Store].
+func (c *counted) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, io.TeeReader(c.body, c)) }
+
+// Write counts what is read.
+func (c *counted) Write(p []byte) (int, error) {
+	c.left -= int64(len(p))
 	if now := time.Now(); now.Sub(c.told) >= time.Second {
 		c.told = now
 		c.progress(c.left)
 	}
-	return n, err
-}
-
-func addStore(a *tar.Writer, store io.Reader, size int64) error {
-	if err := a.WriteHeader(&tar.Header{Name: BackupStore, Mode: 0o600, Size: size, ModTime: time.Now()}); err != nil {
-		return err
-	}
-	n, err := io.Copy(a, store)
-	if err == nil && n < size {
-		err = fmt.Errorf("the store ended after %d of %d bytes", n, size)
-	}
-	return err
-}
-
-// addKeys adds the files of a directory.
-func addKeys(a *tar.Writer, dir string) error {
-	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
-			return err
-		}
-		info, err := e.Info()
-		if err != nil {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		h := &tar.Header{Name: filepath.ToSlash(filepath.Join(BackupKeys, name)), Mode: int64(info.Mode().Perm()), Size: int64(len(data)), ModTime: info.ModTime()}
-		if err := a.WriteHeader(h); err != nil {
-			return err
-		}
-		_, err = a.Write(data)
-		return err
-	})
+	return len(p), nil
 }

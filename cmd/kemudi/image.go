@@ -147,16 +147,19 @@ func sizeText(bytes int64) string {
 func newImagePull() *cobra.Command {
 	var o up.Options
 	c := &cobra.Command{
-		Use:     "pull NAME...",
-		Short:   "Pull images from their registries",
+		Use:   "pull NAME...",
+		Short: "Pull images from their registries",
+		Long: `Pulls images by their registries' names, as this node does for its pods: by the mirrors of
+--registry-config-dir, with the credentials that the machine has, which is config.json, as docker login
+writes it, in the node agent's directory (/var/lib/kemudi/kubelet) or ~/.docker.`,
 		Example: "  kemudi image pull 127.0.0.1:5000/web:1",
 		Args:    someArgs,
 		RunE: func(c *cobra.Command, names []string) error {
 			return withImages(c, &o, func(ctx context.Context, images *container.Images) error {
 				for _, name := range names {
-					id, err := images.Pull(ctx, name, nil)
+					id, err := up.Pull(ctx, images, o.DataDir, name)
 					if err != nil {
-						return fmt.Errorf("pull %s: %w", name, err)
+						return err
 					}
 					fmt.Println(id)
 				}

@@ -248,7 +248,6 @@ func testRegistry(t *testing.T, c *cluster) {
 		k.in(ns).do(t, "delete", "pod", "foreigner", "--now")
 	})
 	testCredentials(t, k, image)
-	r.locked.Store(false)
 	cli := []string{c.bin, "image", "--data-dir", c.DataDir, "--run-dir", c.RunDir}
 	command := func(args ...string) output {
 		return c.run(t.Context(), nil, append(append([]string{cli[0], cli[1], args[0]}, cli[2:]...), args[1:]...)...)
@@ -262,9 +261,18 @@ func testRegistry(t *testing.T, c *cluster) {
 	if o := command("ls", "-o", "json"); o.code != 0 || strings.Contains(o.stdout, image) {
 		t.Errorf("image ls after rm: got %+v", o)
 	}
+	if o := command("pull", image); o.code != 1 || !strings.Contains(o.stderr, "authorization failed") {
+		t.Errorf("image pull without credentials: got %+v", o)
+	}
+	login := filepath.Join(c.DataDir, "kubelet", "config.json")
+	if err := os.WriteFile(login, []byte(`{"auths": {"`+r.addr+`": {"username": "robot", "password": "secret"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(login)
 	if o := command("pull", image); o.code != 0 || !strings.HasPrefix(o.stdout, "sha256:") {
 		t.Errorf("image pull: got %+v", o)
 	}
+	r.locked.Store(false)
 	if o := command("pull", r.addr+"/none:1"); o.code != 1 || !strings.Contains(o.stderr, "not found") {
 		t.Errorf("image pull of none: got %+v", o)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/kemudi/kemudi/internal/cluster"
 	"github.com/kemudi/kemudi/internal/join"
 	"github.com/kemudi/kemudi/internal/obs"
+	"github.com/kemudi/kemudi/internal/up"
 )
 
 func newAgent() *cobra.Command {
@@ -36,6 +37,9 @@ it asks the servers for. A token is made on a server by kemudi token create.`,
 				return err
 			}
 			if o.Logger, o.Step, err = foreground(logs); err != nil {
+				return err
+			}
+			if err := takeInvitation(&o.Machine, up.RoleAgent, &o.Servers, &o.Token); err != nil {
 				return err
 			}
 			return cluster.RunAgent(c.Context(), o)

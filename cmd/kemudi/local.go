@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,12 +68,17 @@ func newUp() *cobra.Command {
 	o := up.Options{Out: os.Stdout}
 	size := fleet.Size{Servers: 1}
 	var start starting
+	var ask joining
 	c := &cobra.Command{
 		Use:   "up [-- server flags [-- agent flags]]",
-		Short: "Start a cluster on this machine in the background",
+		Short: "Start a cluster on this machine in the background, or join one",
 		Long: `Starts the server in the background, waits until it is ready, writes a
 kubeconfig context and prints each step with the time it took. Doing it again is
 harmless. Flags after -- are passed to kemudi server.
+
+With --join this machine becomes a node of a cluster that runs elsewhere, by a token that
+kemudi token create has made there, or one more of its servers (--join-as server). Later
+kemudi up starts what it has become, and flags after -- are those of that.
 
 With --servers and --agents the cluster has further servers and nodes, each with its own
 network and data on this machine: what runs there is the same as on machines of their own.
@@ -86,11 +92,12 @@ With --from-etcd it continues another Kubernetes: its store, and with --from-pki
 keys, are copied, and nothing is changed there. What this one does not serve is named, and
 left as it is.
 
-With --at-boot systemd starts the server, now and whenever the machine starts, and
+With --at-boot systemd starts the server or agent, now and whenever the machine starts, and
 again should it crash. Without it, kemudi up brings the cluster back after a reboot.`,
 		Example: `  kemudi up
   kemudi up --import web.tar --apply web.yaml
   kemudi up --at-boot
+  kemudi up --join 10.0.0.1 --token-file /root/token --at-boot
   kemudi up --servers 3 --agents 2
   kemudi up --agents 2 -- --register-with-taints node-role.kubernetes.io/control-plane:NoSchedule
   kemudi up --agents 2 -- --max-pods 50 -- --node-labels example.com/rack=7
@@ -110,14 +117,22 @@ again should it crash. Without it, kemudi up brings the cluster back after a reb
 				}
 				args = append([]string{"--" + configFlag, file}, args...)
 			}
+			var err error
+			if o.Program, err = os.Executable(); err != nil {
+				return fmt.Errorf("find this program: %w", err)
+			}
+			role, err := ask.settle(c, &o)
+			if err != nil {
+				return err
+			}
+			if role == up.RoleAgent {
+				return upAgent(c, o, args)
+			}
 			flags, err := flagsOfMachines(c, args)
 			if err != nil {
 				return err
 			}
-			if o.Program, err = os.Executable(); err != nil {
-				return fmt.Errorf("find this program: %w", err)
-			}
-			o.ServerArgs, o.Said = flags.first, flags.first
+			o.Args, o.Said = flags.first, flags.first
 			if err := start.settle(c.Context(), &o); err != nil {
 				return err
 			}
@@ -134,7 +149,8 @@ again should it crash. Without it, kemudi up brings the cluster back after a reb
 	}
 	addDirs(c, &o)
 	addKubeconfig(c, &o)
-	c.Flags().BoolVar(&o.AtBoot, "at-boot", false, "make a service of systemd that starts the server with the machine")
+	ask.addFlags(c)
+	c.Flags().BoolVar(&o.AtBoot, "at-boot", false, "make a service of systemd that starts the server or agent with the machine")
 	c.Flags().BoolVar(&start.ephemeral, "ephemeral", start.ephemeral, "keep the cluster's state in memory: kemudi down then ends it for good")
 	c.Flags().StringVar(&start.etcd, "from-etcd", start.etcd, "data directory of the etcd of another Kubernetes, or a snapshot of it: take over its store; it stays as it is")
 	c.Flags().StringVar(&start.pki, "from-pki", start.pki, "directory of that Kubernetes' keys and certificates, as kubeadm lays it out; default they are made anew")
@@ -177,10 +193,10 @@ func (s *starting) settle(ctx context.Context, o *up.Options) error {
 			return fmt.Errorf("find %s: %w", *p.path, err)
 		}
 		*p.path = abs
-		o.ServerArgs = append(o.ServerArgs, p.flag, abs)
+		o.Args = append(o.Args, p.flag, abs)
 	}
 	if s.ephemeral {
-		o.ServerArgs = append(o.ServerArgs, "--ephemeral")
+		o.Args = append(o.Args, "--ephemeral")
 	}
 	was := up.Ephemeral(o.DataDir)
 	pid, err := up.Running(o.RunDir)
@@ -225,7 +241,7 @@ func addMachines(ctx context.Context, o *up.Options, wanted fleet.Size, flags ma
 	switch {
 	case o.AtBoot:
 		return errUsage{errors.New("--at-boot, --servers and --agents: what systemd starts is one node; further machines on this one are for trying a cluster out")}
-	case want.Servers > 1 && slices.Contains(o.ServerArgs, "--ephemeral"):
+	case want.Servers > 1 && slices.Contains(o.Args, "--ephemeral"):
 		return errUsage{errors.New("--servers and --ephemeral: a store in memory is that of one server")}
 	case os.Geteuid() != 0:
 		return fmt.Errorf("further machines need root: %w", os.ErrPermission)
@@ -234,7 +250,7 @@ func addMachines(ctx context.Context, o *up.Options, wanted fleet.Size, flags ma
 	if err != nil {
 		return err
 	}
-	o.ServerArgs = append([]string{"--node-ip", server.String()}, o.ServerArgs...) // what is said comes later, and holds
+	o.Args = append([]string{"--node-ip", server.String()}, o.Args...) // what is said comes later, and holds
 	f.Servers = wanted.Servers
 	o.Machines = f
 	return nil
@@ -244,16 +260,7 @@ func addMachines(ctx context.Context, o *up.Options, wanted fleet.Size, flags ma
 // by the name that this program was called by, with the directories of this
 // cluster, and with a kubectl that there is.
 func tips(c *cobra.Command, o up.Options, urls []string) string {
-	self := shellQuoted(os.Args[0])
-	dirs, data := "", ""
-	for _, name := range []string{"data-dir", "run-dir"} {
-		if f := c.Flags().Lookup(name); f.Value.String() != f.DefValue {
-			dirs += " --" + name + " " + shellQuoted(f.Value.String())
-		}
-		if name == "data-dir" {
-			data = dirs
-		}
-	}
+	self, data, dirs := typed(c)
 	kubectl := self + " kubectl"
 	if _, err := exec.LookPath("kubectl"); err == nil {
 		kubectl = "kubectl"
@@ -273,6 +280,19 @@ func tips(c *cobra.Command, o up.Options, urls []string) string {
 	return "\n" + strings.Join(lines, "\n  ") + "\n"
 }
 
+// typed is how this person has to type the name of this program, the data directory of this cluster, and all of its directories.
+func typed(c *cobra.Command) (self, data, dirs string) {
+	for _, name := range []string{"data-dir", "run-dir"} {
+		if f := c.Flags().Lookup(name); f.Value.String() != f.DefValue {
+			dirs += " --" + name + " " + shellQuoted(f.Value.String())
+		}
+		if name == "data-dir" {
+			data = dirs
+		}
+	}
+	return shellQuoted(os.Args[0]), data, dirs
+}
+
 // shellQuoted is a word as a shell reads it back.
 func shellQuoted(word string) string {
 	const plain = "/.-_:=@%+0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -286,10 +306,10 @@ func newDown() *cobra.Command {
 	var o up.Options
 	c := &cobra.Command{
 		Use:   "down",
-		Short: "Stop the server; containers keep running and its state stays",
+		Short: "Stop the server or agent; containers keep running and its state stays",
 		Example: `  kemudi down
   kemudi down && kemudi up   # restart without restarting a container`,
-		Long: `Stops the server, and further nodes on this machine. Containers keep running, and
+		Long: `Stops the server or agent, and further nodes on this machine. Containers keep running, and
 the next kemudi up finds them again; of a cluster that was started with --ephemeral
 nothing is left.`,
 		Args: noArgs,
@@ -306,6 +326,11 @@ nothing is left.`,
 			for _, name := range agents {
 				fmt.Println("stopped", name)
 			}
+			role, err := up.RoleOf(o.DataDir)
+			if err != nil {
+				return err
+			}
+			role = cmp.Or(role, up.RoleServer)
 			ephemeral := up.Ephemeral(o.DataDir)
 			if ephemeral {
 				if err := removeMachines(c.Context(), f); err != nil {
@@ -317,13 +342,13 @@ nothing is left.`,
 			case err != nil:
 				return err
 			case !stopped:
-				fmt.Println("no server is running")
+				fmt.Println("no " + role + " is running")
 			case up.Ephemeral(o.DataDir):
 				return errors.New("the server did not stop in time and was killed; the cluster was in memory: what is left of it is removed by the next kemudi up, or by kemudi reset")
 			case ephemeral:
 				fmt.Println("stopped the server; the cluster was in memory, and is gone with all that ran in it")
 			default:
-				fmt.Println("stopped the server; containers keep running (kemudi reset removes everything)")
+				fmt.Println("stopped the " + role + "; containers keep running (kemudi reset removes everything)")
 			}
 			return nil
 		},
@@ -385,7 +410,7 @@ func printStatus(s status) {
 	}
 	switch {
 	case !s.Running && s.Role == up.RoleAgent:
-		fmt.Println("the agent of this machine does not run; start it with: kemudi agent")
+		fmt.Println("the agent of this machine does not run; start it with: kemudi up")
 		return
 	case !s.Running && !slices.ContainsFunc(s.Machines, func(m fleet.State) bool { return m.Process != 0 }):
 		fmt.Println("no server is running; start one with: kemudi up")

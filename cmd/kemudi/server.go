@@ -16,6 +16,7 @@ import (
 	"github.com/kemudi/kemudi/internal/backup"
 	"github.com/kemudi/kemudi/internal/cluster"
 	"github.com/kemudi/kemudi/internal/obs"
+	"github.com/kemudi/kemudi/internal/up"
 )
 
 func newServer() *cobra.Command {
@@ -49,6 +50,9 @@ names. The command line goes before the environment, and both before the file.`,
 				return err
 			}
 			if o.Joining.Token, err = readToken(token, tokenFile); err != nil {
+				return err
+			}
+			if err := takeInvitation(&o.Machine, up.RoleServer, &o.Joining.Servers, &o.Joining.Token); err != nil {
 				return err
 			}
 			o.Say(c.Flags().Changed)

@@ -87,7 +87,11 @@ a machine that joins gives nothing away to a cluster that is another.`,
 			}
 			fmt.Fprintln(c.OutOrStdout(), t.Token)
 			// For people, beside what scripts read.
-			fmt.Fprintf(c.ErrOrStderr(), "on the machine that is to join:\n  kemudi %s --server %s --token %s\n", t.For, strings.Join(t.Servers, ","), t.Token)
+			as := ""
+			if t.For != up.RoleAgent {
+				as = " --join-as " + t.For
+			}
+			fmt.Fprintf(c.ErrOrStderr(), "on the machine that is to join, with --at-boot for systemd to start it from then on:\n  kemudi up --join %s%s --token %s\n", strings.Join(t.Servers, ","), as, t.Token)
 			return nil
 		},
 	}

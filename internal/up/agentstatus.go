@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -33,11 +32,8 @@ const (
 // serverDeadline bounds how long one server may take to say how it is: others may answer.
 const serverDeadline = 3 * time.Second
 
-// member is who an agent's machine is; nil: it has no agent.
+// member is who an agent's machine is; nil: it has not joined yet.
 func member(dataDir string) (*join.Member, error) {
-	if _, err := os.Stat(filepath.Join(dataDir, "pki")); err == nil {
-		return nil, nil // a server's
-	}
 	m, err := join.ReadMember(filepath.Join(dataDir, "identity"))
 	if errors.Is(err, join.ErrNoMember) {
 		return nil, nil
@@ -47,7 +43,14 @@ func member(dataDir string) (*join.Member, error) {
 
 // askAsNode asks all servers how they are, and the first one that is ready about the machine's own
 // node and its pods.
-func askAsNode(ctx context.Context, m *join.Member, s *State) error {
+func askAsNode(ctx context.Context, dataDir string, s *State) error {
+	m, err := member(dataDir)
+	switch {
+	case err != nil:
+		return err
+	case m == nil:
+		return errors.New("the machine has not joined yet")
+	}
 	s.Servers = make([]Server, len(m.Servers))
 	g := task.NewGroup(ctx)
 	for i, url := range m.Servers {
@@ -69,7 +72,7 @@ func askAsNode(ctx context.Context, m *join.Member, s *State) error {
 			return askNode(ctx, m, server.URL, s)
 		}
 	}
-	s.Nodes = []Node{{Name: m.Node}}
+	s.Nodes = []Node{{Name: m.Node, here: true}}
 	return errors.New("no server is ready: pods go on, and are started again when they end; nothing new comes until one answers")
 }
 
@@ -106,6 +109,7 @@ func askNode(ctx context.Context, m *join.Member, url string, s *State) error {
 		return err
 	}
 	n := stateOfNode(node)
+	n.here = true
 	s.Nodes, s.Ready = []Node{n}, n.Ready
 	pods, err := c.CoreV1().Pods("").List(ctx, metav1.ListOptions{ResourceVersion: "0", FieldSelector: "spec.nodeName=" + m.Node})
 	if err != nil {

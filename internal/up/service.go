@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// unitName is the service of systemd that starts the server with the machine.
+// unitName is the service of systemd that starts the server or agent with the machine.
 const unitName = "kemudi.service"
 
 // services are the services of this machine.
@@ -41,7 +41,7 @@ func systemctl(ctx context.Context, args ...string) error {
 
 func (s services) file() string { return filepath.Join(s.dir, unitName) }
 
-// has says whether a service starts the server with these directories.
+// has says whether a service starts the server or agent with these directories.
 func (s services) has(o Options) (bool, error) {
 	data, err := os.ReadFile(s.file())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,7 +57,7 @@ func (s services) has(o Options) (bool, error) {
 // it started with the machine. It does not start it now.
 func (s services) install(ctx context.Context, o Options) error {
 	if s.ctl == nil {
-		return errors.New("systemd does not run on this machine, and --at-boot is a service of it; start kemudi server in whatever way services start here")
+		return fmt.Errorf("systemd does not run on this machine, and --at-boot is a service of it; start kemudi %s in whatever way services start here", o.is)
 	}
 	if ours, err := s.has(o); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (s services) install(ctx context.Context, o Options) error {
 	return s.ctl(ctx, "enable", unitName)
 }
 
-// start starts the service and returns when the server is ready.
+// start starts the service and returns when the server or agent is ready.
 func (s services) start(ctx context.Context, o Options, p *printer) error {
 	if s.ctl == nil {
 		return fmt.Errorf("%s is there, but systemd does not run on this machine", s.file())
@@ -91,16 +91,16 @@ func (s services) start(ctx context.Context, o Options, p *printer) error {
 	err := s.ctl(limited, "start", unitName)
 	switch {
 	case err == nil:
-		p.step("the server is ready")
+		p.step("the " + o.is + " is ready")
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("interrupted: %s goes on starting, systemctl stop %[1]s ends it: %w", unitName, context.Cause(ctx))
 	case limited.Err() != nil:
-		return fmt.Errorf("start server: %w; %s goes on starting: see %s", late(limited, o.RunDir), unitName, LogFile(o.DataDir))
+		return fmt.Errorf("start %s: %w; %s goes on starting: see %s", o.is, late(limited, o.RunDir), unitName, LogFile(o.DataDir))
 	}
 	// Not again and again: whoever asked is here to be told.
 	err = errors.Join(err, s.ctl(ctx, "stop", unitName))
-	return fmt.Errorf("the server ended while starting (%w):\n%s", err, tail(LogFile(o.DataDir), before))
+	return fmt.Errorf("the %s ended while starting (%w):\n%s", o.is, err, tail(LogFile(o.DataDir), before))
 }
 
 // remove stops the service and removes it, and says whether there was one.
@@ -129,7 +129,7 @@ func (s services) remove(ctx context.Context, o Options) (bool, error) {
 
 // unit is the text of the service: what kemudi up does, by systemd. It is given
 // the settings and the HTTP proxy of the environment. Stopping it leaves containers
-// alone, as kemudi down does; a server that crashes is started again.
+// alone, as kemudi down does; what crashes is started again.
 func unit(o Options, environ []string) string {
 	var env strings.Builder
 	environ = slices.Sorted(slices.Values(environ))
@@ -140,8 +140,8 @@ func unit(o Options, environ []string) string {
 		}
 		env.WriteString("Environment=" + unitQuoted(kv) + "\n")
 	}
-	command := unitQuoted(o.Program) + " server " + unitDirs(o)
-	for _, a := range o.ServerArgs {
+	command := unitQuoted(o.Program) + " " + o.is + " " + unitDirs(o)
+	for _, a := range o.Args {
 		command += " " + unitQuoted(strings.ReplaceAll(a, "$", "$$"))
 	}
 	log := strings.ReplaceAll(LogFile(o.DataDir), "%", "%%")
@@ -159,7 +159,7 @@ StandardError=inherit
 Restart=on-failure
 RestartSec=5
 TimeoutStartSec=` + fmt.Sprint(int(2*startPatience/time.Second)) + `
-# Containers outlive the server, and what has become of them is its own affair.
+# Containers outlive it, and what has become of them is its own affair.
 KillMode=process
 Delegate=yes
 TasksMax=infinity
@@ -171,7 +171,7 @@ WantedBy=multi-user.target
 `
 }
 
-// unitDirs is how the command of a unit names the server's directories.
+// unitDirs is how the command of a unit names the directories.
 func unitDirs(o Options) string {
 	return "--data-dir " + unitQuoted(o.DataDir) + " --run-dir " + unitQuoted(o.RunDir)
 }

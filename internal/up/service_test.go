@@ -14,7 +14,7 @@ import (
 )
 
 func TestUnitStartsTheServerAsItWasAskedFor(t *testing.T) {
-	o := Options{Program: `/opt/my "100%" dir/kemudi`, DataDir: "/var/lib/kemudi", RunDir: "/run/kemudi", ServerArgs: []string{"--node-labels", `a=$b`}}
+	o := Options{Program: `/opt/my "100%" dir/kemudi`, DataDir: "/var/lib/kemudi", RunDir: "/run/kemudi", is: RoleServer, Args: []string{"--node-labels", `a=$b`}}
 	got := unit(o, []string{"PATH=/bin", "KEMUDI_SECURE_PORT=7443", "https_proxy=http://proxy:3128", NotifyEnv + "=3", "KEMUDI_NODE_NAME=n 1", "PASSWORD=x"})
 	for _, want := range []string{
 		"\nType=notify\n", "\nKillMode=process\n", "\nRestart=on-failure\n", "\nWantedBy=multi-user.target\n",
@@ -52,7 +52,7 @@ func TestServiceIsInstalledStartedAndRemoved(t *testing.T) {
 	ctx := t.Context()
 	var a asked
 	s := services{dir: t.TempDir(), ctl: a.ctl}
-	o := Options{Program: "/bin/kemudi", DataDir: filepath.Join(t.TempDir(), "data"), RunDir: "/run/kemudi"}
+	o := Options{Program: "/bin/kemudi", DataDir: filepath.Join(t.TempDir(), "data"), RunDir: "/run/kemudi", is: RoleServer}
 	other := o
 	other.DataDir = filepath.Join(t.TempDir(), "other")
 

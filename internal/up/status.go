@@ -51,13 +51,11 @@ type Node struct {
 // Status asks the running server, or those of the agent that runs, if there is one.
 func Status(ctx context.Context, o Options) (State, error) {
 	s := State{Role: RoleServer}
-	m, err := member(o.DataDir)
+	role, err := RoleOf(o.DataDir)
 	if err != nil {
 		return s, err
 	}
-	if m != nil {
-		s.Role = RoleAgent
-	}
+	s.Role = cmp.Or(role, RoleServer)
 	pid, err := Running(o.RunDir)
 	if err != nil || pid == 0 {
 		return s, err
@@ -65,8 +63,8 @@ func Status(ctx context.Context, o Options) (State, error) {
 	s.Running, s.Process, s.Log, s.Ephemeral = true, pid, logOf(pid), Ephemeral(o.DataDir)
 	ctx, cancel := context.WithTimeout(ctx, statusDeadline)
 	defer cancel()
-	if m != nil {
-		err = askAsNode(ctx, m, &s)
+	if s.Role == RoleAgent {
+		err = askAsNode(ctx, o.DataDir, &s)
 	} else {
 		err = ask(ctx, o.DataDir, &s)
 	}

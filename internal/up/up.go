@@ -2,6 +2,7 @@ package up
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,17 +19,20 @@ import (
 
 // Options say which cluster, and what to put on it.
 type Options struct {
-	Program    string   // the kemudi program; required
-	DataDir    string   // of the server; required
-	RunDir     string   // of the server; required
-	ServerArgs []string // further flags of kemudi server
-	Said       []string // those of them that a person has given
-	Kubeconfig string   // the file to merge the access into; empty: none
-	Images     []string // image archives to import
-	Manifests  []string // files to apply
-	AtBoot     bool     // have systemd start the server with the machine, and now
-	Machines   Machines // further ones of the cluster, on this machine; nil: there are none
+	Program    string      // the kemudi program; required
+	DataDir    string      // of the server or agent; required
+	RunDir     string      // of the server or agent; required
+	Args       []string    // its further flags
+	Said       []string    // those of them that a person has given
+	Invitation *Invitation // the cluster to join; nil: none, or the machine has joined
+	Kubeconfig string      // the file to merge a server's access into; empty: none
+	Images     []string    // image archives to import
+	Manifests  []string    // files to apply
+	AtBoot     bool        // have systemd start the server or agent with the machine, and now
+	Machines   Machines    // further ones of the cluster, on this machine; nil: there are none
 	Out        io.Writer
+
+	is string // what the machine is to be, server or agent
 }
 
 // Machines are further machines of a cluster.
@@ -51,24 +55,26 @@ func AdminKubeconfig(dataDir string) string { return filepath.Join(dataDir, "adm
 // LogFile is where a server in the background writes its log.
 func LogFile(dataDir string) string { return filepath.Join(dataDir, "kemudi.log") }
 
-// Up starts the server in the background, or the service that has been made of it,
-// unless it runs already, waits until
-// it is ready, and then imports images and applies manifests. It prints each step
-// with the time it took, and returns where the services among the manifests
-// answer. Doing it again is harmless.
-func Up(ctx context.Context, o Options) (urls []string, _ error) {
+// Up starts the server in the background, or on the machine of an agent that one, or the service that has been
+// made of it, unless it runs already, waits until it is ready, and then imports images and applies manifests. It
+// prints each step with the time it took, and returns where the services among the manifests answer. Doing it again
+// is harmless.
+func Up(ctx context.Context, o Options) (urls []string, err error) {
+	if o.is, err = o.role(); err != nil {
+		return nil, err
+	}
 	p := &printer{out: o.Out, last: time.Now()}
 	machine := machineServices()
 	service, err := machine.has(o)
 	if err != nil {
 		return nil, err
 	}
-	if o.AtBoot || service && len(o.ServerArgs) > 0 {
+	if o.AtBoot || service && len(o.Args) > 0 {
 		if err := machine.install(ctx, o); err != nil {
 			return nil, err
 		}
 		service = true
-		p.step("systemd starts the server with this machine: " + machine.file())
+		p.step("systemd starts the " + o.is + " with this machine: " + machine.file())
 	}
 	others := task.NewGroup(ctx)
 	var resumed []string
@@ -79,10 +85,12 @@ func Up(ctx context.Context, o Options) (urls []string, _ error) {
 		})
 	}
 	err = Settle(o.RunDir, func(pid int) error { return runsAlready(ctx, o, p, pid) }, func() error {
-		if service {
-			return machine.start(ctx, o, p)
-		}
-		return start(ctx, o, p)
+		return invited(o, func() error {
+			if service {
+				return machine.start(ctx, o, p)
+			}
+			return start(ctx, o, p)
+		})
 	})
 	if err != nil {
 		others.Cancel(err)
@@ -95,7 +103,7 @@ func Up(ctx context.Context, o Options) (urls []string, _ error) {
 	for _, name := range resumed {
 		p.step("node is ready: " + name)
 	}
-	if o.Kubeconfig != "" {
+	if o.Kubeconfig != "" && o.is == RoleServer {
 		if err := mergeKubeconfig(AdminKubeconfig(o.DataDir), o.Kubeconfig); err != nil {
 			return nil, err
 		}
@@ -109,7 +117,7 @@ func Up(ctx context.Context, o Options) (urls []string, _ error) {
 	for _, file := range o.Images {
 		names, err := importEverywhere(ctx, o, file)
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("interrupted: the server runs, and kemudi up goes on with the rest (%w)", context.Cause(ctx))
+			return nil, fmt.Errorf("interrupted: the "+o.is+" runs, and kemudi up goes on with the rest (%w)", context.Cause(ctx))
 		}
 		if err != nil {
 			return nil, err
@@ -119,13 +127,29 @@ func Up(ctx context.Context, o Options) (urls []string, _ error) {
 	return deploy(ctx, o, p)
 }
 
-// runsAlready waits for a server that runs to be ready, and tells of it.
+// invited starts a machine that may have to join first. What could not be started is not to be tried again by a start
+// that says nothing of it.
+func invited(o Options, start func() error) error {
+	if o.Invitation == nil {
+		return start()
+	}
+	if err := o.Invitation.leave(o.DataDir); err != nil {
+		return err
+	}
+	err := start()
+	if pid, look := Running(o.RunDir); err != nil && look == nil && pid == 0 {
+		err = errors.Join(err, DropInvitation(o.DataDir))
+	}
+	return err
+}
+
+// runsAlready waits for a server or agent that runs to be ready, and tells of it.
 func runsAlready(ctx context.Context, o Options, p *printer, pid int) error {
 	runs, err := awaitRunning(ctx, o, p)
 	if err != nil {
 		return err
 	}
-	p.step("the server runs already (process " + strconv.Itoa(pid) + ")")
+	p.step("the " + o.is + " runs already (process " + strconv.Itoa(pid) + ")")
 	if runs != version.Git() {
 		p.note("it is " + runs + ", and this program " + version.Git() + ": kemudi down and kemudi up change over; containers keep running")
 	}
@@ -145,7 +169,7 @@ func startedWith(pid int, flags []string) bool {
 	return strings.Contains("\x00"+string(line), "\x00"+strings.Join(flags, "\x00")+"\x00")
 }
 
-// awaitRunning waits until a server that somebody else has started, maybe just
+// awaitRunning waits until a server or agent that somebody else has started, maybe just
 // now, is ready, and its own node: others may be gone for good. It reports to that
 // one alone, so it is asked; awaitRunning returns its version.
 func awaitRunning(ctx context.Context, o Options, p *printer) (version string, _ error) {
@@ -166,25 +190,25 @@ func awaitRunning(ctx context.Context, o Options, p *printer) (version string, _
 		case why == "":
 			return s.Version, nil
 		case !told:
-			p.note("the server runs (process " + strconv.Itoa(s.Process) + ") and is not ready yet: " + why)
+			p.note("the " + o.is + " runs (process " + strconv.Itoa(s.Process) + ") and is not ready yet: " + why)
 		}
 		if err := task.Sleep(ctx, wait.Next()); err != nil {
-			return "", fmt.Errorf("wait for the server that runs already: %w (last: %s)", context.Cause(ctx), why)
+			return "", fmt.Errorf("wait for the %s that runs already: %w (last: %s)", o.is, context.Cause(ctx), why)
 		}
 	}
 }
 
-// start runs the server in the background.
+// start runs the server or agent in the background.
 func start(ctx context.Context, o Options, p *printer) error {
-	server := Process{Program: o.Program, Command: "server", DataDir: o.DataDir, RunDir: o.RunDir, Args: o.ServerArgs}
-	server.Begin = func(cmd *exec.Cmd) error {
+	process := Process{Program: o.Program, Command: o.is, DataDir: o.DataDir, RunDir: o.RunDir, Args: o.Args}
+	process.Begin = func(cmd *exec.Cmd) error {
 		err := cmd.Start()
 		if err == nil {
-			p.step("started the server (process " + strconv.Itoa(cmd.Process.Pid) + ", log " + LogFile(o.DataDir) + ")")
+			p.step("started the " + o.is + " (process " + strconv.Itoa(cmd.Process.Pid) + ", log " + LogFile(o.DataDir) + ")")
 		}
 		return err
 	}
-	err := server.Start(ctx, p.done)
+	err := process.Start(ctx, p.done)
 	p.last = time.Now()
 	return err
 }

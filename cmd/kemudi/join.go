@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 
@@ -40,10 +41,16 @@ func (j *joining) settle(c *cobra.Command, o *up.Options) (role string, err erro
 		return up.RoleOf(o.DataDir)
 	}
 	t, err := readToken(j.token, j.tokenFile)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	if t == (join.Token{}) {
+	if t == (join.Token{}) { // as on a machine whose file of settings has it join, when the token is gone
+		if is, look := up.RoleOf(o.DataDir); look != nil || is == j.as.String() {
+			return is, look
+		}
+		if err != nil {
+			return "", err
+		}
 		return "", errUsage{errors.New("--join needs a token (--token-file, --token): kemudi token create makes one, on a server")}
 	}
 	for _, other := range []string{"servers", "agents", "ephemeral", "from-etcd", "from-pki"} {

@@ -28,6 +28,13 @@ func TestUnitStartsTheServerAsItWasAskedFor(t *testing.T) {
 	}
 }
 
+func TestUnitOfAnAgent(t *testing.T) {
+	got := unit(Options{Program: "/bin/kemudi", DataDir: "/d", RunDir: "/r", is: RoleAgent}, nil)
+	if want := "\nExecStart=\"/bin/kemudi\" agent --data-dir \"/d\" --run-dir \"/r\"\n"; !strings.Contains(got, want) {
+		t.Errorf("got\n%s\nwant in it\n%s", got, want)
+	}
+}
+
 // asked is what systemctl was asked for; fail makes a command of it fail.
 type asked struct {
 	commands []string

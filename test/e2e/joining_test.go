@@ -80,6 +80,15 @@ func TestAMachineJoinsInTheBackground(t *testing.T) {
 	if o := kemudi("up", "--agents", "2"); o.code != 2 || !strings.Contains(o.stderr, "--agents is for the machine of a server, and this one is that of an agent") {
 		t.Errorf("with agents of its own: got %+v", o)
 	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if o := kemudi("up", append([]string{"--join", machineIP, "--token-file", file}, own...)...); o.code != 0 || !strings.Contains(o.stdout, "started the agent (process") {
+		t.Errorf("up as before, without the token: got %+v", o)
+	}
+	if o := kemudi("down"); o.code != 0 {
+		t.Errorf("down: got %+v", o)
+	}
 	if o := kemudi("up", own...); o.code != 0 || !strings.Contains(o.stdout, "started the agent (process") {
 		t.Errorf("up again: got %+v", o)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/core/claims"
@@ -92,30 +93,68 @@ func (p *volumeBinding) PreBind(c *Cycle, n *snapshot.Node) Work {
 func (x *preparation) write(ctx context.Context, t client.Transport, node string) error {
 	volumes, all := client.For(t, core.PersistentVolumes), client.For(t, core.PersistentVolumeClaims)
 	for _, r := range x.reserve {
-		fresh := claims.Bind(r.volume, r.claim)
-		if fresh == nil {
-			continue
-		}
-		if _, err := volumes.Update(ctx, fresh); err != nil {
+		if err := r.write(ctx, volumes); err != nil {
 			return fmt.Errorf("reserve volume %s for claim %s: %w", r.volume.Name, r.claim.Name, err)
 		}
 	}
 	for _, c := range x.toBeMade {
-		if c.Annotations[claims.SelectedNode] == node {
-			continue
+		selected, err := selectNode(ctx, all, c, node)
+		if err != nil {
+			return fmt.Errorf("select node for claim %s: %w", c.Name, err)
 		}
-		fresh := c.DeepCopy()
+		x.written[c.Namespace+"/"+c.Name] = resource.Revision(selected)
+	}
+	return nil
+}
+
+// write writes the claim into the volume. Another pod with the claim may be doing the same: of a Deployment whose pods share
+// one, all are bound at one time.
+func (r reservation) write(ctx context.Context, volumes client.Client[*corev1.PersistentVolume]) error {
+	for try, v := 1, r.volume; ; try++ {
+		fresh := claims.Bind(v, r.claim)
+		if fresh == nil {
+			return nil
+		}
+		_, err := volumes.Update(ctx, fresh)
+		if !apierrors.IsConflict(err) || try == claimTries {
+			return err
+		}
+		newest, look := volumes.Get(ctx, "", v.Name)
+		if look != nil {
+			return look
+		}
+		if newest.Spec.ClaimRef != nil && !claims.Reserved(newest, r.claim) {
+			return err
+		}
+		v = newest
+	}
+}
+
+// selectNode writes into a claim for which node its volume is to be made, unless another pod with the claim has done so, and
+// returns what it is then.
+func selectNode(ctx context.Context, all client.Client[*corev1.PersistentVolumeClaim], c *corev1.PersistentVolumeClaim, node string) (*corev1.PersistentVolumeClaim, error) {
+	for try, now := 1, c; ; try++ {
+		if now.Annotations[claims.SelectedNode] == node || claims.Bound(now) {
+			return now, nil
+		}
+		fresh := now.DeepCopy()
 		if fresh.Annotations == nil {
 			fresh.Annotations = map[string]string{}
 		}
 		fresh.Annotations[claims.SelectedNode] = node
-		c, err := all.Update(ctx, fresh)
-		if err != nil {
-			return fmt.Errorf("select node for claim %s: %w", fresh.Name, err)
+		selected, err := all.Update(ctx, fresh)
+		if !apierrors.IsConflict(err) || try == claimTries {
+			return selected, err
 		}
-		x.written[c.Namespace+"/"+c.Name] = resource.Revision(c)
+		newest, look := all.Get(ctx, c.Namespace, c.Name)
+		if look != nil {
+			return nil, look
+		}
+		if newest.UID != c.UID || newest.Annotations[claims.SelectedNode] != c.Annotations[claims.SelectedNode] && newest.Annotations[claims.SelectedNode] != node {
+			return nil, err
+		}
+		now = newest
 	}
-	return nil
 }
 
 // done reports whether all claims are bound, to volumes that the node can use. It

@@ -138,7 +138,7 @@ func TestChecksThatPodsCanHaveCgroups(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(top, "a/cgroup.controllers"), []byte("cpu memory pids\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for have, want := range map[string]string{"cpu pids\n": "lacks memory", "cpu memory pids\n": ""} {
+	for have, want := range map[string]string{"cpu pids\n": "lacks memory", "cpu hugetlb pids\n": "On a Raspberry Pi add cgroup_enable=memory to", "memory pids\n": "turn it off (/proc/cmdline)?", "cpu memory pids\n": ""} {
 		if err := os.WriteFile(file, []byte(have), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -47,9 +47,14 @@ func (t Tree) hierarchies() ([]string, error) {
 			return nil, fmt.Errorf("read cgroup controllers: %w", err)
 		}
 		for _, c := range []string{"cpu", "memory", "pids"} { // the others are built in
-			if !slices.Contains(strings.Fields(string(have)), c) {
-				return nil, fmt.Errorf("%s/cgroup.controllers lacks %s, which containers need; does the kernel's command line turn it off (/proc/cmdline)?", t.top, c)
+			if slices.Contains(strings.Fields(string(have)), c) {
+				continue
 			}
+			hint := ""
+			if c == "memory" { // the one machine on which that is usual
+				hint = " On a Raspberry Pi add cgroup_enable=memory to the one line of /boot/firmware/cmdline.txt (/boot/cmdline.txt on old systems), and reboot."
+			}
+			return nil, fmt.Errorf("%s/cgroup.controllers lacks %s, which containers need; does the kernel's command line turn it off (/proc/cmdline)?%s", t.top, c, hint)
 		}
 		return []string{t.top}, nil
 	}

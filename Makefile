@@ -11,6 +11,9 @@ export GOFLAGS := -buildvcs=false -trimpath $(GOFLAGS)
 export CGO_ENABLED := 0
 GIT         := git -c safe.directory='*'
 STEP        := build/step.sh
+# Another machine than this one that the program is built for: make build GOARCH=arm64.
+OTHER       = $(filter-out $(shell $(GO) env GOHOSTARCH),$(GOARCH))
+PROGRAM     = bin/kemudi$(addprefix -linux-,$(OTHER))
 # Packages whose tests run with the race detector: all that have goroutines or
 # locks, which a house rule holds.
 RACE        ?= $(addsuffix /...,$(addprefix ./internal/,admission aggregate announce apiserver audit auth backend cache cel client cloud cloudmanager cluster controller controllers custom dialback dns drain edge edgefeed encryption endpoint extend fleet hook ingress inotify inquiry join kubelet leader linger metricsserver netpolicy nodepool obs parts plane podnet proxy reach scavenge scheduler secureport servers simnode simulate store task up watchcache wire worker workload))
@@ -39,7 +42,7 @@ HEAP        := -X runtime.godebugDefault=disablethp=1
 LDFLAGS     := -s -w $(HEAP) $(KUBE_STAMP) -X $(STAMP).Version=$(VERSION) -X $(STAMP).Commit=$(COMMIT) -X $(STAMP).TreeState=$(TREE_STATE) -X $(STAMP).Date=$(DATE)
 
 .DEFAULT_GOAL := help
-.PHONY: help root prerequisites runtime build images test test-often chaos lint up down reset bench bench-scale bench-cluster bench-net bench-compare bench-baseline baseline upstream-cloud sample-server programs gateway-conformance network-policies requirements audit clean
+.PHONY: help root prerequisites runtime build release images test test-often chaos lint up down reset bench bench-scale bench-cluster bench-net bench-compare bench-baseline baseline upstream-cloud sample-server programs gateway-conformance network-policies requirements audit clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do printf '  make %-14s %s\n' "$$target" "$$text"; done
@@ -53,8 +56,13 @@ prerequisites: ## install the Debian packages that are missing
 runtime: prerequisites ## build the programs that travel inside kemudi
 	@GO=$(GO) build/runtime/build.sh
 
-build: runtime ## build bin/kemudi
-	@$(STEP) "building kemudi" $(GO) build -ldflags '$(LDFLAGS)' -o bin/kemudi ./cmd/kemudi
+build: runtime ## build bin/kemudi; GOARCH=arm64: bin/kemudi-linux-arm64
+	@$(STEP) "building kemudi$(OTHER:%= for %)" $(GO) build -ldflags '$(LDFLAGS)' -o $(PROGRAM) ./cmd/kemudi
+
+# Nothing of the place and the time of a build goes into them, but the time of the commit.
+release: ## build bin/release: the program for each kind of machine, and SHA256SUMS
+	@for arch in amd64 arm64; do $(MAKE) --no-print-directory build GOARCH=$$arch PROGRAM=bin/release/kemudi-linux-$$arch || exit; done
+	@cd bin/release && sha256sum kemudi-linux-amd64 kemudi-linux-arm64 >SHA256SUMS && cat SHA256SUMS
 
 # What stops or removes a cluster must work after make clean, too.
 bin/kemudi:

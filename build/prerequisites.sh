@@ -1,6 +1,7 @@
 #!/bin/bash
 # Installs the Debian packages that building, running and testing Kemudi needs
-# and that this machine lacks. Says nothing when all is there.
+# and that this machine lacks. Says nothing when all is there. With GOARCH=arm64 (or
+# amd64, on such a machine) also those that building for the other machine needs.
 #
 # kubectl is not among them: Debian has none. `kemudi kubectl` serves, and tests
 # also use a kubectl that they find on the PATH.
@@ -55,6 +56,21 @@ if [ "$(printf '%s\n' "$enough" "${has#go}" | sort -V | head -1)" != "$enough" ]
 	exit 1
 fi
 
+# The other machine has a compiler of its own, and its libraries are of a foreign architecture.
+foreign=
+case ${GOARCH:-} in
+"" | "$(cd / && "$GO" env GOHOSTARCH)") ;;
+amd64) foreign=amd64 triple=x86_64-linux-gnu ;;
+arm64) foreign=arm64 triple=aarch64-linux-gnu ;;
+esac
+if [ -n "$foreign" ]; then
+	needs+="
+gcc-${triple/_/-}         $triple-gcc
+libc6-dev-$foreign-cross  /usr/$triple/include/stdlib.h
+libseccomp-dev:$foreign   /usr/lib/$triple/libseccomp.a
+"
+fi
+
 missing=()
 while read -r package sign; do
 	if [ -n "$package" ] && ! have "$sign"; then
@@ -65,12 +81,16 @@ if [ ${#missing[@]} -eq 0 ]; then
 	exit 0
 fi
 
+before=
+if [[ ${missing[*]} == *:* ]]; then
+	before="dpkg --add-architecture $foreign && apt-get update && "
+fi
 if ! have apt-get; then
 	echo "prerequisites: this machine has no apt-get; install what provides: ${missing[*]}" >&2
 	exit 1
 fi
 if [ "$(id -u)" != 0 ]; then
-	echo "prerequisites: not root; run: apt-get install ${missing[*]}" >&2
+	echo "prerequisites: not root; run: ${before}apt-get install ${missing[*]}" >&2
 	exit 1
 fi
 
@@ -78,6 +98,9 @@ export DEBIAN_FRONTEND=noninteractive
 install() { apt-get install -y -q --no-install-recommends "${missing[@]}"; }
 
 echo "     ...  installing ${missing[*]}"
+if [ -n "$before" ]; then
+	dpkg --add-architecture "$foreign"
+fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # A fresh machine has no package lists, an old one outdated ones: then the first try fails.

@@ -3,13 +3,13 @@ package container
 import (
 	"bytes"
 	"crypto/sha256"
-	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,11 +20,10 @@ import (
 	"github.com/kemudi/kemudi/internal/wholefile"
 )
 
-// programs holds what build/runtime/build.sh packed: NAME.zst for each stream of
-// programs and their manifest. Without them it holds a README only.
-//
-//go:embed embedded
-var programs embed.FS
+// packed is where programs has what build/runtime/build.sh packed for the machine that kemudi
+// is compiled for: NAME.zst for each stream of programs and their manifest. Before
+// that it holds a README only.
+const packed = "embedded/" + runtime.GOARCH + "/"
 
 // ErrNotBuilt says that this kemudi was compiled without the programs of the
 // embedded runtime.
@@ -40,7 +39,7 @@ type program struct {
 }
 
 func readManifest() ([]program, error) {
-	data, err := programs.ReadFile("embedded/manifest")
+	data, err := programs.ReadFile(packed + "manifest")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNotBuilt
 	} else if err != nil {
@@ -171,7 +170,7 @@ func writePrograms(dir string, list []program) error {
 
 // unpackStream returns the programs of a stream, one after the other.
 func unpackStream(name string) ([]byte, error) {
-	packed, err := programs.ReadFile("embedded/" + name + ".zst")
+	stream, err := programs.ReadFile(packed + name + ".zst")
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +179,7 @@ func unpackStream(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer r.Close()
-	return r.DecodeAll(packed, nil) // whose head says how large it is
+	return r.DecodeAll(stream, nil) // whose head says how large it is
 }
 
 // content is the program in the stream that holds it.

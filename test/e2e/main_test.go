@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -82,7 +83,7 @@ func need(t *testing.T) *build {
 	if os.Geteuid() != 0 {
 		t.Skip("real containers need root")
 	}
-	embedded, err := filepath.Glob("../../internal/container/embedded/*.zst")
+	embedded, err := filepath.Glob("../../internal/container/embedded/" + runtime.GOARCH + "/*.zst")
 	if err != nil || len(embedded) == 0 {
 		t.Skip("the programs that travel inside kemudi are not built: run make runtime")
 	}

@@ -142,7 +142,7 @@ type sign struct {
 	at        time.Time
 	renewed   time.Time // of the lease, by the node's clock
 	heartbeat time.Time // of the Ready condition, likewise
-	notReady  bool      // its pods have been told
+	told      bool      // its pods know that it is silent
 }
 
 // Reconcile looks whether a node is alive, and puts its conditions and taints right.
@@ -234,7 +234,9 @@ func (r *reconciler) lose(ctx context.Context, node *corev1.Node) (*corev1.Node,
 	if equality.Semantic.DeepEqual(lost.Status, node.Status) {
 		return node, nil
 	}
-	r.event(node, "NodeNotReady", fmt.Sprintf("Node %s status is now: NodeNotReady", node.Name))
+	if core.NodeIsReady(node) {
+		r.event(node, "NodeNotReady", fmt.Sprintf("Node %s status is now: NodeNotReady", node.Name))
+	}
 	lost, err := r.nodes.UpdateStatus(ctx, lost)
 	if err != nil {
 		return nil, fmt.Errorf("mark node as lost: %w", err)
@@ -282,19 +284,20 @@ func (r *reconciler) eviction(node *corev1.Node) eviction {
 	return keep
 }
 
-// tellPods makes the pods of a node that became not ready not ready too, once:
-// the node itself tells when they are ready again.
+// tellPods makes the pods of a node that fell silent not ready, once: the node itself
+// tells when they are ready again. Those of a node that says of itself that it is not ready
+// stay as it says: they may serve all the same.
 func (r *reconciler) tellPods(ctx context.Context, node *corev1.Node) error {
 	ready := core.NodeCondition(&node.Status, corev1.NodeReady)
-	notReady := ready != nil && ready.Status != corev1.ConditionTrue
+	silent := ready != nil && ready.Status == corev1.ConditionUnknown
 	r.mu.Lock()
 	s := r.mu.seen[node.Name]
-	reported := s == nil || s.notReady == notReady
+	reported := s == nil || s.told == silent
 	r.mu.Unlock()
 	if reported {
 		return nil
 	}
-	if notReady {
+	if silent {
 		for _, pod := range r.pods.ByIndex("spec.nodeName", node.Name) {
 			if err := r.unready(ctx, pod); err != nil {
 				return err
@@ -303,7 +306,7 @@ func (r *reconciler) tellPods(ctx context.Context, node *corev1.Node) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.notReady = notReady
+	s.told = silent
 	return nil
 }
 

@@ -167,7 +167,10 @@ func (n *Node) report(err error) {
 }
 
 func (n *Node) register(ctx context.Context) error {
-	labels := map[string]string{corev1.LabelHostname: n.o.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"}
+	labels := map[string]string{
+		corev1.LabelHostname: n.o.Name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+		"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64",
+	}
 	for k, v := range n.o.Labels {
 		labels[k] = v
 	}

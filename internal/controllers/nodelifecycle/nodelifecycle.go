@@ -3,6 +3,7 @@ package nodelifecycle
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -145,7 +146,7 @@ type sign struct {
 	told      bool      // its pods know that it is silent
 }
 
-// Reconcile looks whether a node is alive, and puts its conditions and taints right.
+// Reconcile looks whether a node is alive, and puts its conditions, taints and labels right.
 func (r *reconciler) Reconcile(ctx context.Context, node *corev1.Node) (controller.Next, error) {
 	defer r.metrics.looked(time.Now())
 	left := r.left(node)
@@ -156,7 +157,7 @@ func (r *reconciler) Reconcile(ctx context.Context, node *corev1.Node) (controll
 		}
 		node = lost
 	}
-	node, err := r.taint(ctx, node)
+	node, err := r.mark(ctx, node)
 	if err != nil {
 		return controller.Done, err
 	}
@@ -244,18 +245,19 @@ func (r *reconciler) lose(ctx context.Context, node *corev1.Node) (*corev1.Node,
 	return lost, nil
 }
 
-// taint puts the node's taints right.
-func (r *reconciler) taint(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
+// mark puts the node's taints and labels right.
+func (r *reconciler) mark(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
 	e := r.eviction(node)
-	want := wantedTaints(node, e)
-	if equality.Semantic.DeepEqual(want, node.Spec.Taints) || len(want) == 0 && len(node.Spec.Taints) == 0 {
+	want, old := wantedTaints(node, e), oldLabels(node)
+	if equality.Semantic.DeepEqual(want, node.Spec.Taints) && len(old) == 0 {
 		return node, nil
 	}
 	node = node.DeepCopy()
 	node.Spec.Taints = want
+	maps.Copy(node.Labels, old)
 	node, err := r.nodes.Update(ctx, node)
 	if err != nil {
-		return nil, fmt.Errorf("update taints: %w", err)
+		return nil, fmt.Errorf("update taints and labels: %w", err)
 	}
 	if e == begin {
 		r.metrics.evictions.WithLabelValues(zoneOf(node)).Inc()

@@ -91,3 +91,22 @@ func taintKey(c corev1.NodeCondition) string {
 	}
 	return ""
 }
+
+// renamed are labels of nodes by the names that they had once, for those who still ask for these.
+var renamed = map[string]string{"beta.kubernetes.io/os": corev1.LabelOSStable, "beta.kubernetes.io/arch": corev1.LabelArchStable}
+
+// oldLabels are the labels by old names that a node lacks, or that say something else than today's.
+func oldLabels(node *corev1.Node) map[string]string {
+	var out map[string]string
+	for old, today := range renamed {
+		value, ok := node.Labels[today]
+		if has, there := node.Labels[old]; !ok || there && has == value {
+			continue
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[old] = value
+	}
+	return out
+}

@@ -141,15 +141,39 @@ func newReconciler(k *controller.Kit, o Options) *reconciler {
 // node's may be wrong.
 type sign struct {
 	at        time.Time
-	renewed   time.Time // of the lease, by the node's clock
+	revision  int64     // of the lease that was seen last
+	renewed   time.Time // what that says, by the node's clock
 	heartbeat time.Time // of the Ready condition, likewise
 	told      bool      // its pods know that it is silent
+}
+
+// renew takes in a lease, unless a later one was seen, and says whether it is a sign of life.
+func (s *sign) renew(lease *coordinationv1.Lease) bool {
+	rev := resource.Revision(lease)
+	if rev <= s.revision {
+		return false
+	}
+	s.revision = rev
+	if lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Time.Equal(s.renewed) {
+		return false
+	}
+	s.renewed, s.at = lease.Spec.RenewTime.Time, time.Now()
+	return true
 }
 
 // Reconcile looks whether a node is alive, and puts its conditions, taints and labels right.
 func (r *reconciler) Reconcile(ctx context.Context, node *corev1.Node) (controller.Next, error) {
 	defer r.metrics.looked(time.Now())
 	left := r.left(node)
+	if left <= 0 {
+		alive, err := r.renewedSince(ctx, node)
+		if err != nil {
+			return controller.Done, err
+		}
+		if alive {
+			left = r.left(node)
+		}
+	}
 	if left <= 0 {
 		lost, err := r.lose(ctx, node)
 		if err != nil {
@@ -195,8 +219,8 @@ func (r *reconciler) left(node *corev1.Node) time.Duration {
 		}
 		r.mu.seen[node.Name] = s
 	}
-	if lease != nil && lease.Spec.RenewTime != nil && !lease.Spec.RenewTime.Time.Equal(s.renewed) {
-		s.renewed, s.at = lease.Spec.RenewTime.Time, time.Now()
+	if lease != nil {
+		s.renew(lease)
 	}
 	if ready != nil && !ready.LastHeartbeatTime.Time.Equal(s.heartbeat) {
 		s.heartbeat, s.at = ready.LastHeartbeatTime.Time, time.Now()
@@ -211,6 +235,25 @@ func (r *reconciler) left(node *corev1.Node) time.Duration {
 		grace = r.o.StartupGracePeriod
 	}
 	return time.Until(at.Add(grace))
+}
+
+// renewedSince looks past the cache for a lease that a node has renewed since, before the node is
+// taken for lost: a cache that is behind is no reason to empty nodes.
+func (r *reconciler) renewedSince(ctx context.Context, node *corev1.Node) (bool, error) {
+	if ready := core.NodeCondition(&node.Status, corev1.NodeReady); ready != nil && ready.Status == corev1.ConditionUnknown {
+		return false, nil // it is lost
+	}
+	lease, err := r.leases.Live(ctx, corev1.NamespaceNodeLease, node.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look for the lease of a node that seems to be lost: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.mu.seen[node.Name]
+	return s != nil && s.renew(lease), nil
 }
 
 func (r *reconciler) event(node *corev1.Node, reason, message string) {

@@ -1,7 +1,9 @@
 package nodelifecycle_test
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -9,9 +11,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kemudi/kemudi/internal/api/coordination"
 	"github.com/kemudi/kemudi/internal/api/core"
+	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/controller"
+	"github.com/kemudi/kemudi/internal/controllers/nodelifecycle"
+	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/sim"
+	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/trace"
 )
 
@@ -151,6 +159,59 @@ func TestNobodyIsEvictedWhileAllNodesAreLost(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		if times, lost := emptied(c, "b"); len(times) != 1 || lost != 1 {
 			t.Errorf("got %d of %d lost nodes that are emptied, want 1 of 1", len(times), lost)
+		}
+	})
+}
+
+// behind is a transport whose cache of leases stands still.
+type behind struct {
+	client.Transport
+	leases *cache.Cache
+}
+
+func (b behind) Cache(def *resource.Def, scope string) *cache.Cache {
+	if def == coordination.Leases.Def {
+		return b.leases
+	}
+	return b.Transport.Cache(def, scope)
+}
+
+// TestNodesAreNotLostToACacheThatIsBehind runs a controller that hears of no lease any more,
+// while the node goes on to renew its own.
+func TestNodesAreNotLostToACacheThatIsBehind(t *testing.T) {
+	cluster(t, map[string]int{"a": 1}, func(c *sim.Cluster) {
+		live := c.API().Cache(coordination.Leases.Def, "")
+		stands := cache.New(live.Def, live.Progress)
+		stands.Replace(live.List("", nil), live.Rev())
+		g := task.NewGroup(context.WithoutCancel(t.Context())) // which is not of the bubble
+		g.Go("controller", func(ctx context.Context) error {
+			return nodelifecycle.New(nodelifecycle.Options{}).Run(ctx, controller.Env{
+				As:     func(string) client.Transport { return behind{c.API(), stands} },
+				Logger: slog.New(slog.DiscardHandler),
+			})
+		})
+		ready := func() corev1.ConditionStatus {
+			n, ok := client.Cached(c.API(), core.Nodes, "").Get("", "a0")
+			if !ok {
+				t.Fatal("the node is gone")
+			}
+			return core.NodeCondition(&n.Status, corev1.NodeReady).Status
+		}
+		for at := range 240 {
+			time.Sleep(time.Second)
+			if got := ready(); got != corev1.ConditionTrue {
+				t.Fatalf("after %d s the node is ready: %s, want True", at+1, got)
+			}
+		}
+		// It is lost when it is.
+		stop(t, c, "a", 1)
+		time.Sleep(2 * time.Minute)
+		if got := ready(); got != corev1.ConditionUnknown {
+			t.Errorf("the node is silent, and ready: %s, want Unknown", got)
+		}
+		g.Cancel(context.Canceled)
+		if err := g.Wait(); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -160,7 +160,7 @@ func (r *reconciler) evict(ctx context.Context, p *corev1.Pod, e *eviction) erro
 	now, err := r.pods.StrategicPatch(ctx, p, "status", map[string]any{"status": map[string]any{
 		"conditions": []any{map[string]any{
 			"type": corev1.DisruptionTarget, "status": corev1.ConditionTrue, "reason": "DeletionByDeviceTaintManager",
-			"message": "Device Taint manager: deleting due to NoExecute taint", "lastTransitionTime": metav1.Now(),
+			"message": "Device Taint manager: deleting due to NoExecute taint", "observedGeneration": p.Generation, "lastTransitionTime": metav1.Now(),
 		}},
 	}})
 	if err == nil {

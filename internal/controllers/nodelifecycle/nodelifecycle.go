@@ -361,7 +361,9 @@ func (r *reconciler) unready(ctx context.Context, pod *corev1.Pod) error {
 	}
 	r.k.Events.Event(pod, corev1.EventTypeWarning, "NodeNotReady", "Node is not ready")
 	_, err := r.pods.StrategicPatch(ctx, pod, "status", map[string]any{"status": map[string]any{
-		"conditions": []any{map[string]any{"type": corev1.PodReady, "status": corev1.ConditionFalse, "lastTransitionTime": metav1.Now()}},
+		"conditions": []any{map[string]any{
+			"type": corev1.PodReady, "status": corev1.ConditionFalse, "observedGeneration": pod.Generation, "lastTransitionTime": metav1.Now(),
+		}},
 	}})
 	if apierrors.IsNotFound(err) {
 		return nil

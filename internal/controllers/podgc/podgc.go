@@ -194,7 +194,7 @@ func (r *reconciler) end(ctx context.Context, pod *corev1.Pod, why cause) error 
 		if why == orphaned {
 			status["conditions"] = []any{map[string]any{
 				"type": corev1.DisruptionTarget, "status": corev1.ConditionTrue, "reason": "DeletionByPodGC",
-				"message": "PodGC: node no longer exists", "lastTransitionTime": metav1.Now(),
+				"message": "PodGC: node no longer exists", "observedGeneration": pod.Generation, "lastTransitionTime": metav1.Now(),
 			}}
 		}
 		patched, err := r.pods.StrategicPatch(ctx, pod, "status", map[string]any{"status": status})

@@ -162,7 +162,7 @@ func (r *reconciler) evict(ctx context.Context, pod *corev1.Pod, due time.Time) 
 	pod, err := r.pods.StrategicPatch(ctx, pod, "status", map[string]any{"status": map[string]any{
 		"conditions": []any{map[string]any{
 			"type": corev1.DisruptionTarget, "status": corev1.ConditionTrue, "reason": "DeletionByTaintManager",
-			"message": "Taint manager: deleting due to NoExecute taint", "lastTransitionTime": metav1.Now(),
+			"message": "Taint manager: deleting due to NoExecute taint", "observedGeneration": pod.Generation, "lastTransitionTime": metav1.Now(),
 		}},
 	}})
 	if err == nil {

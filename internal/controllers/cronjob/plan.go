@@ -70,7 +70,9 @@ func (v *view) next() plan {
 		return p
 	}
 	due, missed, next := v.due(schedule)
-	if !next.IsZero() {
+	if next.IsZero() { // there is no 31 February
+		p.warn("InvalidSchedule", "invalid schedule: %s : time difference between two schedules is less than 1 second", v.cj.Spec.Schedule)
+	} else {
 		p.after = next.Sub(v.now)
 	}
 	if missed > tooMany {

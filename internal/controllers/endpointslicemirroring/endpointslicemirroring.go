@@ -223,41 +223,74 @@ func plan(e *corev1.Endpoints, limit int) (wanted []*discoveryv1.EndpointSlice, 
 	return wanted, invalid, over
 }
 
-// merge puts subsets with the same ports together. An address that is ready and
-// not ready is not ready; one that is there twice counts once.
-func merge(subsets []corev1.EndpointSubset) []corev1.EndpointSubset {
-	byPorts := map[string]*corev1.EndpointSubset{}
-	var order []string
-	for i := range subsets {
-		key := portsKey(subsets[i].Ports)
-		s := byPorts[key]
-		if s == nil {
-			s = &corev1.EndpointSubset{Ports: subsets[i].Ports}
-			byPorts[key] = s
-			order = append(order, key)
-		}
-		s.Addresses = append(s.Addresses, subsets[i].Addresses...)
-		s.NotReadyAddresses = append(s.NotReadyAddresses, subsets[i].NotReadyAddresses...)
-	}
-	var out []corev1.EndpointSubset
-	for _, key := range order {
-		s := byPorts[key]
-		s.NotReadyAddresses = unique(s.NotReadyAddresses)
-		s.Addresses = slices.DeleteFunc(unique(s.Addresses), func(a corev1.EndpointAddress) bool {
-			return slices.ContainsFunc(s.NotReadyAddresses, func(b corev1.EndpointAddress) bool { return identity(&a) == identity(&b) })
-		})
-		out = append(out, *s)
-	}
-	return out
+// offer is who offers a port, in the order of the subsets.
+type offer struct {
+	port  *corev1.EndpointPort // nil: of those that say no port
+	order []string             // identities
+	who   map[string]*corev1.EndpointAddress
+	ready map[string]bool
 }
 
-func unique(addresses []corev1.EndpointAddress) []corev1.EndpointAddress {
-	seen := map[string]bool{}
-	var out []corev1.EndpointAddress
+// add notes addresses. One that is ready and not ready is not ready; one that is there twice
+// counts once.
+func (o *offer) add(addresses []corev1.EndpointAddress, ready bool) {
 	for i := range addresses {
-		if id := identity(&addresses[i]); !seen[id] {
-			seen[id] = true
-			out = append(out, addresses[i])
+		id := identity(&addresses[i])
+		if o.who[id] == nil {
+			o.order, o.who[id], o.ready[id] = append(o.order, id), &addresses[i], ready
+		}
+		o.ready[id] = o.ready[id] && ready
+	}
+}
+
+// crowd tells apart who offers what: those who are the same, and as ready, have the same.
+func (o *offer) crowd() string {
+	ids := slices.Sorted(slices.Values(o.order))
+	for i, id := range ids {
+		ids[i] = fmt.Sprintf("%s %t", id, o.ready[id])
+	}
+	return strings.Join(ids, ",")
+}
+
+// merge puts subsets together as few as can be: each port has all who offer it, wherever that
+// is said, and ports that the same offer are one subset.
+func merge(subsets []corev1.EndpointSubset) []corev1.EndpointSubset {
+	offers := map[string]*offer{}
+	note := func(port *corev1.EndpointPort, key string, s *corev1.EndpointSubset) {
+		if offers[key] == nil {
+			offers[key] = &offer{port: port, who: map[string]*corev1.EndpointAddress{}, ready: map[string]bool{}}
+		}
+		offers[key].add(s.Addresses, true)
+		offers[key].add(s.NotReadyAddresses, false)
+	}
+	for i := range subsets {
+		s := &subsets[i]
+		if len(s.Ports) == 0 {
+			note(nil, "", s)
+		}
+		for j := range s.Ports {
+			note(&s.Ports[j], portsKey(s.Ports[j:j+1]), s)
+		}
+	}
+	var out []corev1.EndpointSubset
+	at := map[string]int{}
+	for _, key := range slices.Sorted(maps.Keys(offers)) {
+		o := offers[key]
+		i, ok := at[o.crowd()]
+		if !ok {
+			i = len(out)
+			at[o.crowd()] = i
+			out = append(out, corev1.EndpointSubset{})
+			for _, id := range o.order {
+				if o.ready[id] {
+					out[i].Addresses = append(out[i].Addresses, *o.who[id])
+				} else {
+					out[i].NotReadyAddresses = append(out[i].NotReadyAddresses, *o.who[id])
+				}
+			}
+		}
+		if o.port != nil {
+			out[i].Ports = append(out[i].Ports, *o.port)
 		}
 	}
 	return out

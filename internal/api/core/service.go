@@ -102,8 +102,11 @@ func defaultService(s *corev1.Service) {
 	if ExternallyAccessible(s) {
 		check.SetIfZero(&spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster)
 	}
-	if spec.InternalTrafficPolicy == nil && hasClusterIPs(s) {
+	switch policy := spec.InternalTrafficPolicy; {
+	case policy == nil && hasClusterIPs(s):
 		spec.InternalTrafficPolicy = ptr.To(corev1.ServiceInternalTrafficPolicyCluster)
+	case policy != nil && spec.Type == corev1.ServiceTypeExternalName && (*policy == corev1.ServiceInternalTrafficPolicyCluster || *policy == corev1.ServiceInternalTrafficPolicyLocal):
+		spec.InternalTrafficPolicy = nil // it was a default of every type once, and is taken in, and not kept
 	}
 	if spec.Type == corev1.ServiceTypeLoadBalancer {
 		if spec.AllocateLoadBalancerNodePorts == nil {
@@ -144,6 +147,13 @@ func hasNodePorts(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
+// getsNodePorts reports whether a service gets node ports that it does not ask for: a balancer may
+// do without.
+func getsNodePorts(s *corev1.Service) bool {
+	return s.Spec.Type == corev1.ServiceTypeNodePort ||
+		s.Spec.Type == corev1.ServiceTypeLoadBalancer && ptr.Deref(s.Spec.AllocateLoadBalancerNodePorts, true)
+}
+
 // prepareService keeps the status and what was allocated before, and drops what
 // another type of service had.
 func prepareService(s, old *corev1.Service) {
@@ -166,11 +176,11 @@ func keepAllocated(s, old *corev1.Service) {
 		if s.Spec.ClusterIP == "" {
 			s.Spec.ClusterIP = old.Spec.ClusterIP
 		}
-		if len(s.Spec.ClusterIPs) == 0 && s.Spec.ClusterIP == old.Spec.ClusterIP {
+		if len(s.Spec.ClusterIPs) == 0 {
 			s.Spec.ClusterIPs = old.Spec.ClusterIPs
 		}
 	}
-	if hasNodePorts(s) && hasNodePorts(old) {
+	if getsNodePorts(s) && hasNodePorts(old) {
 		keepNodePorts(s.Spec.Ports, old.Spec.Ports)
 	}
 	if NeedsHealthCheckPort(s) && NeedsHealthCheckPort(old) && s.Spec.HealthCheckNodePort == 0 {
@@ -178,20 +188,17 @@ func keepAllocated(s, old *corev1.Service) {
 	}
 }
 
+// keepNodePorts tells ports apart by their names: what else is said of one may change.
 func keepNodePorts(ports, old []corev1.ServicePort) {
-	type key struct {
-		protocol corev1.Protocol
-		port     int32
-	}
-	had, used := map[key]int32{}, map[int32]bool{}
+	had, used := map[string]int32{}, map[int32]bool{}
 	for _, p := range old {
-		had[key{p.Protocol, p.Port}] = p.NodePort
+		had[p.Name] = p.NodePort
 	}
 	for _, p := range ports {
 		used[p.NodePort] = true
 	}
 	for i := range ports {
-		nodePort := had[key{ports[i].Protocol, ports[i].Port}]
+		nodePort := had[ports[i].Name]
 		if ports[i].NodePort == 0 && nodePort != 0 && !used[nodePort] {
 			ports[i].NodePort = nodePort
 		}
@@ -230,7 +237,7 @@ func dropForeignFields(s, old *corev1.Service) {
 			n.IPFamilyPolicy = nil
 		}
 	}
-	if hasNodePorts(old) && !hasNodePorts(s) && slices.Equal(nodePorts(n.Ports), nodePorts(o.Ports)) {
+	if hasNodePorts(old) && !hasNodePorts(s) && !addsNodePorts(n.Ports, o.Ports) {
 		for i := range n.Ports {
 			n.Ports[i].NodePort = 0
 		}
@@ -253,6 +260,12 @@ func dropForeignFields(s, old *corev1.Service) {
 	if n.Type != corev1.ServiceTypeLoadBalancer {
 		s.Status.LoadBalancer = corev1.LoadBalancerStatus{}
 	}
+}
+
+// addsNodePorts reports whether some ports have a node port that none of the old ones has.
+func addsNodePorts(ports, old []corev1.ServicePort) bool {
+	had := nodePorts(old)
+	return slices.ContainsFunc(nodePorts(ports), func(port int32) bool { return port != 0 && !slices.Contains(had, port) })
 }
 
 // nodePorts are the node ports of a service, in the order of its ports.

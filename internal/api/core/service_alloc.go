@@ -454,7 +454,7 @@ func (a *allocation) nodePorts() error {
 	if a.old != nil {
 		had = heldBy(a.old).ports
 	}
-	wanted := s.Type == corev1.ServiceTypeNodePort || ptr.Deref(s.AllocateLoadBalancerNodePorts, true)
+	wanted := getsNodePorts(a.service)
 	if !slices.ContainsFunc(s.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 || wanted }) {
 		return nil
 	}

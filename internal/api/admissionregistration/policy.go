@@ -236,5 +236,5 @@ func shownParams(r *admissionregistrationv1.ParamRef) string {
 	case r.Namespace != "":
 		return fmt.Sprintf("%s/%s", r.Namespace, r.Name)
 	}
-	return r.Name
+	return "*/" + r.Name // in which namespace depends on what is written
 }

@@ -112,6 +112,9 @@ func warnEndpoints(e, _ *corev1.Endpoints) []string {
 
 // formatSubsets prints the first three ready addresses, with their ports.
 func formatSubsets(subsets []corev1.EndpointSubset) string {
+	if len(subsets) == 0 {
+		return orNone("")
+	}
 	const most = 3
 	var list []string
 	count := 0
@@ -137,5 +140,5 @@ func formatSubsets(subsets []corev1.EndpointSubset) string {
 	if count > most {
 		text += fmt.Sprintf(" + %d more...", count-most)
 	}
-	return orNone(text)
+	return text // empty where no address is ready
 }

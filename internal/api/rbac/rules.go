@@ -4,6 +4,7 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -32,7 +33,7 @@ func validateRule(rule *rbacv1.PolicyRule, namespaced bool, errs *resource.Error
 
 // createdAt is the one column that roles have instead of an age.
 func createdAt[T resource.Object]() []resource.Column[T] {
-	return []resource.Column[T]{{Name: "Created At", Type: "date", Value: func(obj T) any {
+	return []resource.Column[T]{{Name: "Created At", Type: "date", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"], Value: func(obj T) any {
 		return obj.GetCreationTimestamp().UTC().Format(time.RFC3339)
 	}}}
 }

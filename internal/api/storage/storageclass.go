@@ -55,7 +55,7 @@ var StorageClasses = resource.Define(resource.Spec[*storagev1.StorageClass]{
 		{Name: "VolumeBindingMode", Description: storagev1.StorageClass{}.SwaggerDoc()["volumeBindingMode"], Value: func(sc *storagev1.StorageClass) any {
 			return string(ptr.Deref(sc.VolumeBindingMode, storagev1.VolumeBindingImmediate))
 		}},
-		{Name: "AllowVolumeExpansion", Type: "boolean", Description: storagev1.StorageClass{}.SwaggerDoc()["allowVolumeExpansion"], Value: func(sc *storagev1.StorageClass) any {
+		{Name: "AllowVolumeExpansion", Description: storagev1.StorageClass{}.SwaggerDoc()["allowVolumeExpansion"], Value: func(sc *storagev1.StorageClass) any {
 			return ptr.Deref(sc.AllowVolumeExpansion, false)
 		}},
 	},

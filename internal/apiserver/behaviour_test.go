@@ -228,6 +228,46 @@ func TestTablesHaveTheDeclaredColumns(t *testing.T) {
 	trace.Proves(t, "C-149")
 }
 
+func TestTablesSayWhichPodsHaveEnded(t *testing.T) {
+	f := newFixture(t)
+	const path, accept = "/api/v1/namespaces/default/pods", "Accept: application/json;as=Table;v=v1;g=meta.k8s.io"
+	for name, phase := range map[string]string{"a": "Succeeded", "b": "Failed", "c": "Running"} {
+		f.must(201, "POST", path, `{"metadata":{"name":"`+name+`"},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
+		f.must(200, "PATCH", path+"/"+name+"/status", `{"status":{"phase":"`+phase+`"}}`, "Content-Type: application/merge-patch+json")
+	}
+	table := decoded[metav1.Table](t, f.must(200, "GET", path, "", accept))
+	var got []string
+	for _, row := range table.Rows {
+		got = append(got, fmt.Sprint(row.Conditions))
+	}
+	want := []string{
+		"[{Completed True Succeeded The pod has completed successfully.}]", "[{Completed True Failed The pod failed.}]", "[]",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("conditions of rows: got %q, want %q", got, want)
+	}
+}
+
+func TestFlowSchemasAreShownInTheirOrder(t *testing.T) {
+	f := newFixture(t)
+	const path = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"
+	for name, precedence := range map[string]string{"a": "900", "b": "30", "c": "900", "d": "400"} {
+		f.must(201, "POST", path, `{"metadata":{"name":"`+name+`"},"spec":{"matchingPrecedence":`+precedence+`,"priorityLevelConfiguration":{"name":"exempt"}}}`)
+	}
+	names := func(accept string) (names []string) {
+		for _, m := range regexp.MustCompile(`"metadata":\{"name":"(.)"`).FindAllStringSubmatch(f.must(200, "GET", path, "", accept), -1) {
+			names = append(names, m[1])
+		}
+		return names
+	}
+	if got, want := names("Accept: application/json;as=Table;v=v1;g=meta.k8s.io"), []string{"b", "d", "a", "c"}; !slices.Equal(got, want) {
+		t.Errorf("rows of a table: got %q, want %q", got, want)
+	}
+	if got, want := names("Accept: application/json"), []string{"a", "b", "c", "d"}; !slices.Equal(got, want) {
+		t.Errorf("a list: got %q, want %q", got, want)
+	}
+}
+
 func TestYAMLAndPrettyAnswers(t *testing.T) {
 	f := newFixture(t)
 	f.must(201, "POST", mapsPath, "metadata: {name: one}\ndata: {a: b}\n", "Content-Type: application/yaml")

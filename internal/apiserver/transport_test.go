@@ -157,6 +157,8 @@ func onEtcdToo() map[string]func(t *testing.T) {
 		"TestServicesGetAddressesOfTheRangesThatAreReady":          TestServicesGetAddressesOfTheRangesThatAreReady,
 		"TestADryRunTakesNoAddress":                                TestADryRunTakesNoAddress,
 		"TestWatchGoesOnAfterARestart":                             TestWatchGoesOnAfterARestart,
+		"TestTablesSayWhichPodsHaveEnded":                          TestTablesSayWhichPodsHaveEnded,
+		"TestFlowSchemasAreShownInTheirOrder":                      TestFlowSchemasAreShownInTheirOrder,
 	}
 	maps.Copy(list, ownStoreOnEtcd())
 	maps.Copy(list, auditOnEtcd())

@@ -21,6 +21,15 @@ type Column[T Object] struct {
 	Value       func(obj T) any
 }
 
+// Rows are the rows of kubectl get.
+type Rows[T Object] struct {
+	// Order, if not nil, is that of the rows of a list, or of a page of one, which is
+	// in the order of names itself.
+	Order func(a, b T) int
+	// Conditions, if not nil, are what is said of a row as a whole.
+	Conditions func(obj T) []metav1.TableRowCondition
+}
+
 // Definition is the column as tables describe it.
 func (c *Column[T]) Definition() metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, Priority: c.Priority}
@@ -45,7 +54,7 @@ func AgeColumn[T Object]() Column[T] {
 // nameColumn is the name of an object.
 func nameColumn[T Object]() Column[T] {
 	return Column[T]{
-		Name: "Name", Format: "name", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"],
+		Name: "Name", Format: "name",
 		Value: func(obj T) any { return obj.GetName() },
 	}
 }
@@ -68,6 +77,9 @@ func allColumns[T Object](declared []Column[T], ageless bool) []Column[T] {
 	}
 	for i := range columns {
 		columns[i].Type = cmp.Or(columns[i].Type, "string")
+		if columns[i].Name == "Name" {
+			columns[i].Description = cmp.Or(columns[i].Description, metav1.ObjectMeta{}.SwaggerDoc()["name"])
+		}
 	}
 	return columns
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
@@ -13,7 +14,7 @@ import (
 func (s *Spec[T]) erase() Spec[Object] {
 	d := Spec[Object]{
 		Names: s.Names, Verbs: s.Verbs, Handler: s.Handler, Computed: s.Computed,
-		IsNamespace: s.IsNamespace, HasGeneration: s.HasGeneration, Untracked: s.Untracked, Update: s.Update, Needs: each(s.Needs, Need[T].erase),
+		HasGeneration: s.HasGeneration, Untracked: s.Untracked, Update: s.Update, Needs: each(s.Needs, Need[T].erase),
 		Default:   func(obj Object) { s.Default(obj.(T)) },
 		Prepare:   func(obj, old Object) { s.Prepare(obj.(T), typed[T](old)) },
 		Requester: when(s.Requester != nil, func(obj Object, by user.Info) { s.Requester(obj.(T), by) }),
@@ -28,7 +29,7 @@ func (s *Spec[T]) erase() Spec[Object] {
 		TTL: func(obj Object) time.Duration { return s.TTL(obj.(T)) }, Deletion: s.Deletion.erase(),
 		Caching: s.Caching.erase(),
 
-		Columns: each(s.Columns, Column[T].erase), Ageless: s.Ageless,
+		Columns: each(s.Columns, Column[T].erase), Ageless: s.Ageless, Rows: s.Rows.erase(),
 		Fields: map[string]func(Object) string{}, Index: map[string]func(Object) []string{},
 		Sub: each(s.Sub, Sub[T].erase), OldFields: s.OldFields, Versions: each(s.Versions, Version[T].erase),
 	}
@@ -109,6 +110,13 @@ func (c Column[T]) erase() Column[Object] {
 	return Column[Object]{
 		Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, Priority: c.Priority,
 		Value: func(obj Object) any { return c.Value(obj.(T)) },
+	}
+}
+
+func (r Rows[T]) erase() Rows[Object] {
+	return Rows[Object]{
+		Order:      when(r.Order != nil, func(a, b Object) int { return r.Order(a.(T), b.(T)) }),
+		Conditions: when(r.Conditions != nil, func(obj Object) []metav1.TableRowCondition { return r.Conditions(obj.(T)) }),
 	}
 }
 

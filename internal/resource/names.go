@@ -16,6 +16,9 @@ type Names struct {
 	ListKind                     string // default: Kind and "List"
 	Short, Categories            []string
 	Namespaced                   bool
+	// IsNamespace: the objects are what others lie in. Their names are also the
+	// namespaces for which roles let people act on them.
+	IsNamespace bool
 
 	// StoragePrefix is the part of the store's key after "/registry/"; the
 	// default is Plural. It is upstream's, so that snapshots can be exchanged.

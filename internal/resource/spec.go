@@ -48,9 +48,6 @@ type Spec[T Object] struct {
 	// server is given, and not stored. They cannot be watched.
 	Computed bool
 
-	// IsNamespace: the objects are what others lie in. Their names are also the
-	// namespaces for which roles let people act on them.
-	IsNamespace bool
 	// HasGeneration: metadata.generation counts changes of all but metadata and status.
 	HasGeneration bool
 	// Untracked: only apply requests write metadata.managedFields; for heartbeat
@@ -74,6 +71,8 @@ type Spec[T Object] struct {
 	// elsewhere. Priority 1 columns show with -o wide only.
 	Columns []Column[T]
 	Ageless bool
+	// Rows are what is shown of the objects beyond their columns.
+	Rows Rows[T]
 	// Fields are the field selectors beyond metadata.name and metadata.namespace.
 	Fields map[string]func(T) string
 	// Index declares cache indexes by name: the values an object is found by.

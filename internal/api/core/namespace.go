@@ -17,14 +17,13 @@ import (
 // A namespace stays until its spec.finalizers are empty, which they become
 // through the subresource finalize when all it holds is gone.
 var Namespaces = resource.Define(resource.Spec[*corev1.Namespace]{
-	Names:   resource.Names{Version: "v1", Kind: "Namespace", Plural: "namespaces", Short: []string{"ns"}, NameRule: resource.DNS1123Label},
+	Names:   resource.Names{Version: "v1", Kind: "Namespace", Plural: "namespaces", Short: []string{"ns"}, NameRule: resource.DNS1123Label, IsNamespace: true},
 	Verbs:   resource.AllVerbs &^ resource.DeleteCollection,
 	Default: defaultNamespace, Prepare: prepareNamespace, Validate: validateNamespace,
 	Deletion: resource.Deletion[*corev1.Namespace]{
 		PendingDelete: func(ns *corev1.Namespace) bool { return len(ns.Spec.Finalizers) > 0 },
 		Terminate:     func(ns *corev1.Namespace) { ns.Status.Phase = corev1.NamespaceTerminating },
 	},
-	IsNamespace: true,
 	Columns: []resource.Column[*corev1.Namespace]{{
 		Name: "Status", Description: "The status of the namespace",
 		Value: func(ns *corev1.Namespace) any { return string(ns.Status.Phase) },

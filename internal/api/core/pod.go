@@ -27,7 +27,7 @@ var Pods = resource.Define(resource.Spec[*corev1.Pod]{
 	Needs:         podspec.NeedsGroups(func(p *corev1.Pod) *corev1.PodSpec { return &p.Spec }),
 	Deletion:      resource.Deletion[*corev1.Pod]{GracePeriod: podGracePeriod, AnswersDeleted: true},
 	Caching:       resource.Caching[*corev1.Pod]{PodSpec: func(p *corev1.Pod) *corev1.PodSpec { return &p.Spec }, ByLabels: true},
-	Columns:       podColumns,
+	Columns:       podColumns, Rows: resource.Rows[*corev1.Pod]{Conditions: podEnded},
 	Fields: map[string]func(*corev1.Pod) string{
 		"spec.nodeName":            func(p *corev1.Pod) string { return p.Spec.NodeName },
 		"spec.restartPolicy":       func(p *corev1.Pod) string { return string(p.Spec.RestartPolicy) },

@@ -45,6 +45,20 @@ var podColumns = []resource.Column[*corev1.Pod]{
 	},
 }
 
+// podEnded says of a row that the pod has ended, and how.
+func podEnded(p *corev1.Pod) []metav1.TableRowCondition {
+	message := ""
+	switch p.Status.Phase {
+	case corev1.PodSucceeded:
+		message = "The pod has completed successfully."
+	case corev1.PodFailed:
+		message = "The pod failed."
+	default:
+		return nil
+	}
+	return []metav1.TableRowCondition{{Type: metav1.RowCompleted, Status: metav1.ConditionTrue, Reason: string(p.Status.Phase), Message: message}}
+}
+
 func orNone(s string) string {
 	if s == "" {
 		return "<none>"

@@ -1,6 +1,8 @@
 package flowcontrol
 
 import (
+	"cmp"
+
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	flowcontrolv1beta1 "k8s.io/api/flowcontrol/v1beta1"
 	flowcontrolv1beta2 "k8s.io/api/flowcontrol/v1beta2"
@@ -50,6 +52,9 @@ var FlowSchemas = resource.Define(resource.Spec[*flowcontrolv1.FlowSchema]{
 			return "?"
 		}},
 	},
+	Rows: resource.Rows[*flowcontrolv1.FlowSchema]{Order: func(a, b *flowcontrolv1.FlowSchema) int {
+		return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
+	}},
 	Sub: []resource.Sub[*flowcontrolv1.FlowSchema]{{
 		Name: "status",
 		Merge: func(obj, old *flowcontrolv1.FlowSchema) {

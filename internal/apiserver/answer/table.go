@@ -3,6 +3,7 @@ package answer
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -66,7 +67,7 @@ func (p *Reply) appendTable(l *pieces.Writer, page *read.Page, o tableOptions) [
 	l.Buf = append(l.Buf, `,"columnDefinitions":`...)
 	l.Buf = appendColumns(l.Buf, p.Call.Columns(), o.columns)
 	l.Buf = append(l.Buf, `,"rows":[`...)
-	for i, it := range page.Items {
+	for i, it := range inOrder(page.Items, p.Call.Rows().Order) {
 		if i > 0 {
 			l.Buf = append(l.Buf, ',')
 		}
@@ -76,6 +77,14 @@ func (p *Reply) appendTable(l *pieces.Writer, page *read.Page, o tableOptions) [
 		}
 	}
 	return append(l.Buf, "]}"...)
+}
+
+// inOrder are the items of a list in the order of its table.
+func inOrder(items []*cache.Item, order func(a, b resource.Object) int) []*cache.Item {
+	if order == nil {
+		return items
+	}
+	return slices.SortedStableFunc(slices.Values(items), func(a, b *cache.Item) int { return order(a.Object, b.Object) })
 }
 
 func appendColumns(dst []byte, columns []resource.Column[resource.Object], all bool) []byte {
@@ -103,7 +112,11 @@ func (p *Reply) appendRow(dst []byte, it *cache.Item, include metav1.IncludeObje
 		}
 		dst = appendCell(dst, column.Value(it.Object))
 	}
-	dst = append(dst, `],"object":`...)
+	dst = append(dst, ']')
+	if rows := p.Call.Rows(); rows.Conditions != nil {
+		dst = appendConditions(dst, rows.Conditions(it.Object))
+	}
+	dst = append(dst, `,"object":`...)
 	switch include {
 	case metav1.IncludeObject:
 		whole, err := p.appendWhole(dst, it)
@@ -119,6 +132,13 @@ func (p *Reply) appendRow(dst []byte, it *cache.Item, include metav1.IncludeObje
 		dst = append(dst, "null"...)
 	}
 	return append(dst, '}')
+}
+
+func appendConditions(dst []byte, conditions []metav1.TableRowCondition) []byte {
+	if len(conditions) == 0 {
+		return dst
+	}
+	return appendCell(append(dst, `,"conditions":`...), conditions)
 }
 
 // appendWhole appends a table's object as it would have been answered.

@@ -157,6 +157,14 @@ func (c *Call) Columns() []resource.Column[resource.Object] {
 	return c.Resource.Def.Columns
 }
 
+// Rows are what a table shows of the call's objects beyond their columns.
+func (c *Call) Rows() resource.Rows[resource.Object] {
+	if c.Sub != nil && c.Sub.Body != nil {
+		return resource.Rows[resource.Object]{}
+	}
+	return c.Resource.Def.Rows
+}
+
 // FitNamespace puts a new object into the namespace of the request, or refuses
 // one that names another.
 func (c *Call) FitNamespace(obj metav1.Object) error {

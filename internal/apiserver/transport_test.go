@@ -164,6 +164,7 @@ func onEtcdToo() map[string]func(t *testing.T) {
 	maps.Copy(list, auditOnEtcd())
 	maps.Copy(list, rulesOnEtcd())
 	maps.Copy(list, customOnEtcd())
+	maps.Copy(list, ownedOnEtcd())
 	return list
 }
 

@@ -123,16 +123,19 @@ func (c *converter) Default(in runtime.Object) {
 	c.def.Default(obj)
 }
 
-// New returns an empty object of a version of the resource.
+// New returns an empty object of a version of the resource, which says so unless that is
+// the storage version.
 func (c *converter) New(gvk schema.GroupVersionKind) (runtime.Object, error) {
 	ver, ok := c.version(gvk.GroupVersion())
-	if !ok {
+	switch {
+	case !ok:
 		return nil, runtime.NewNotRegisteredErrForKind("kemudi", gvk)
+	case ver == nil:
+		return c.def.New(), nil
 	}
-	if ver != nil {
-		return ver.New(), nil
-	}
-	return c.def.New(), nil
+	obj := ver.New()
+	obj.GetObjectKind().SetGroupVersionKind(gvk)
+	return obj, nil
 }
 
 // Convert is not used by the library's field managers.

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,7 +10,8 @@ import (
 // ownedOnEtcd are the tests of this file, which are run on etcd, too.
 func ownedOnEtcd() map[string]func(t *testing.T) {
 	return map[string]func(t *testing.T){
-		"TestAppliesMakeObjectsAtVersionsThatAreNotStored": TestAppliesMakeObjectsAtVersionsThatAreNotStored,
+		"TestAppliesMakeObjectsAtVersionsThatAreNotStored":  TestAppliesMakeObjectsAtVersionsThatAreNotStored,
+		"TestOwnersOfFieldsAreTheSameHoweverTheyAreWritten": TestOwnersOfFieldsAreTheSameHoweverTheyAreWritten,
 	}
 }
 
@@ -27,5 +29,32 @@ func TestAppliesMakeObjectsAtVersionsThatAreNotStored(t *testing.T) {
 				t.Errorf("%s: got owners %+v, want m alone, by fields of %s", path, of, got.APIVersion)
 			}
 		}
+	}
+}
+
+// TestOwnersOfFieldsAreTheSameHoweverTheyAreWritten: a client that sends back what it has read changes nothing,
+// also if its JSON has spaces; and what it makes up of managers is read, or it is as if it had not been sent.
+func TestOwnersOfFieldsAreTheSameHoweverTheyAreWritten(t *testing.T) {
+	f := newFixture(t)
+	f.must(201, "PATCH", mapsPath+"/one?fieldManager=m", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one"},"data":{"a":"b"}}`, applyPatch)
+	read := f.must(200, "GET", mapsPath+"/one", "")
+	is := decoded[metav1.PartialObjectMetadata](t, read)
+	spaced := strings.NewReplacer(`":`, `": `, `,"`, `, "`).Replace(read)
+	if got := decoded[metav1.PartialObjectMetadata](t, f.must(200, "PUT", mapsPath+"/one", spaced)); got.ResourceVersion != is.ResourceVersion {
+		t.Errorf("sent back as it was: got %+v, want revision %s", got, is.ResourceVersion)
+	}
+	const fields = `{"f:data":{"f:a":{}}}`
+	for name, c := range map[string]struct{ version, fields, want string }{
+		"another manager":          {"v1", `{"f:data": {"f:a": {}}}`, `"fieldsV1":` + fields},
+		"fields of another kind":   {"v1", `{"z:data":{}}`, `"data":{"a":"b"}}`},
+		"a version that is not":    {"v1beta9", fields, `"data":{"a":"b"}}`},
+		"a version that cannot be": {"a/b/c", fields, `"data":{"a":"b"}}`},
+	} {
+		sent := `{"metadata":{"name":"one","managedFields":[{"manager":"x","operation":"Update","apiVersion":"` + c.version + `","time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":` + c.fields + `}]},"data":{"a":"b"}}`
+		if got := f.must(200, "PUT", mapsPath+"/one?fieldManager=y", sent); !strings.Contains(got, c.want) || strings.Contains(got, "z:data") || strings.Contains(got, `"apiVersion":"v1beta9"`) || strings.Contains(got, "a/b/c") {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+		f.must(200, "DELETE", mapsPath+"/one", "")
+		f.must(201, "PATCH", mapsPath+"/one?fieldManager=m", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one"},"data":{"a":"b"}}`, applyPatch)
 	}
 }

@@ -2,6 +2,7 @@ package patch
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +11,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/managedfields"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/kemudi/kemudi/internal/resource"
@@ -60,15 +60,23 @@ func (f *Fields) entriesBefore(w Write, live, obj resource.Object) ([]metav1.Man
 	case slices.EqualFunc(stored, sent, sameEntry):
 		return stored, nil
 	}
-	if err := managedfields.ValidateManagedFields(sent); err != nil {
-		return stored, nil //nolint:nilerr // what cannot be read is not there
-	}
-	return sent, nil
+	return nil, errRare // another one: the library reads it, and leaves what it cannot read
 }
 
-func sameEntry(a, b metav1.ManagedFieldsEntry) bool {
-	return a.Manager == b.Manager && a.Operation == b.Operation && a.APIVersion == b.APIVersion && a.Subresource == b.Subresource &&
-		a.FieldsType == b.FieldsType && a.Time.Equal(b.Time) && bytes.Equal(a.FieldsV1.GetRawBytes(), b.FieldsV1.GetRawBytes())
+// sameEntry reports whether an entry that a client sends is a stored one. Clients may write JSON with
+// spaces between its parts.
+func sameEntry(stored, sent metav1.ManagedFieldsEntry) bool {
+	return stored.Manager == sent.Manager && stored.Operation == sent.Operation && stored.APIVersion == sent.APIVersion &&
+		stored.Subresource == sent.Subresource && stored.FieldsType == sent.FieldsType && stored.Time.Equal(sent.Time) &&
+		sameJSON(stored.FieldsV1.GetRawBytes(), sent.FieldsV1.GetRawBytes())
+}
+
+func sameJSON(stored, sent []byte) bool {
+	if len(sent) <= len(stored) {
+		return bytes.Equal(stored, sent)
+	}
+	var compact bytes.Buffer
+	return json.Compact(&compact, sent) == nil && bytes.Equal(stored, compact.Bytes())
 }
 
 // change is how two objects differ at one version: sets of fields as JSON

@@ -12,6 +12,7 @@ func ownedOnEtcd() map[string]func(t *testing.T) {
 	return map[string]func(t *testing.T){
 		"TestAppliesMakeObjectsAtVersionsThatAreNotStored":  TestAppliesMakeObjectsAtVersionsThatAreNotStored,
 		"TestOwnersOfFieldsAreTheSameHoweverTheyAreWritten": TestOwnersOfFieldsAreTheSameHoweverTheyAreWritten,
+		"TestWhoWritesAStatusOwnsNoMetadata":                TestWhoWritesAStatusOwnsNoMetadata,
 	}
 }
 
@@ -56,5 +57,69 @@ func TestOwnersOfFieldsAreTheSameHoweverTheyAreWritten(t *testing.T) {
 		}
 		f.must(200, "DELETE", mapsPath+"/one", "")
 		f.must(201, "PATCH", mapsPath+"/one?fieldManager=m", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one"},"data":{"a":"b"}}`, applyPatch)
+	}
+}
+
+// TestWhoWritesAStatusOwnsNoMetadata of kinds whose status leaves it alone, nor changes it.
+func TestWhoWritesAStatusOwnsNoMetadata(t *testing.T) {
+	f := newFixture(t)
+	const template = `"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`
+	for path, c := range map[string]struct{ head, spec, status string }{
+		"/apis/apps/v1/namespaces/default/deployments/": {
+			`"apiVersion":"apps/v1","kind":"Deployment"`, `{"selector":{"matchLabels":{"a":"b"}},` + template + `}`, `{"replicas":1}`,
+		},
+		"/apis/apiregistration.k8s.io/v1/apiservices/": {
+			`"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService"`,
+			`{"group":"example.com","version":"v1","groupPriorityMinimum":100,"versionPriority":10,"service":{"namespace":"default","name":"s"},"insecureSkipTLSVerify":true}`,
+			`{"conditions":[{"type":"Tried","status":"True"}]}`,
+		},
+		"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/": {
+			`"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy"`,
+			`{"matchConstraints":{"resourceRules":[{"apiGroups":["apps"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["deployments"]}]},"validations":[{"expression":"true"}]}`,
+			`{"observedGeneration":1}`,
+		},
+		"/apis/networking.k8s.io/v1/servicecidrs/": {
+			`"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR"`, `{"cidrs":["10.1.0.0/16"]}`,
+			`{"conditions":[{"type":"Ready","status":"True","reason":"R","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
+		},
+		"/apis/storage.k8s.io/v1/volumeattachments/": {
+			`"apiVersion":"storage.k8s.io/v1","kind":"VolumeAttachment"`, `{"attacher":"example.com","nodeName":"n","source":{"persistentVolumeName":"v"}}`, `{"attached":true}`,
+		},
+		"/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/": {
+			`"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema"`, `{"priorityLevelConfiguration":{"name":"global-default"}}`,
+			`{"conditions":[{"type":"Dangling","status":"True"}]}`,
+		},
+	} {
+		name := "one"
+		if strings.Contains(path, "apiservices") {
+			name = "v1.example.com"
+		}
+		path += name
+		doc := func(labels, rest string) string {
+			return `{` + c.head + `,"metadata":{"name":"` + name + `"` + labels + `},` + rest + `}`
+		}
+		made := f.must(201, "PATCH", path+"?fieldManager=maker", doc("", `"spec":`+c.spec+`,"status":`+c.status), applyPatch)
+		if strings.Contains(made, c.status) {
+			t.Errorf("%s: got %s, want no status of a new object", path, made)
+		}
+		labeled := doc(`,"labels":{"by":"status"}`, `"status":`+c.status)
+		got := decoded[metav1.PartialObjectMetadata](t, f.must(200, "PATCH", path+"/status?fieldManager=teller", labeled, applyPatch))
+		if len(got.Labels) != 0 {
+			t.Errorf("%s: got labels %v by the status", path, got.Labels)
+		}
+		var told bool
+		for _, of := range got.ManagedFields {
+			fields := string(of.FieldsV1.GetRawBytes())
+			told = told || of.Manager == "teller" && strings.Contains(fields, "f:status")
+			if of.Manager == "teller" && (of.Subresource != "status" || strings.Contains(fields, "f:labels")) || of.Manager == "maker" && strings.Contains(fields, "f:status") {
+				t.Errorf("%s: %s owns %s of %q", path, of.Manager, fields, of.Subresource)
+			}
+		}
+		if !told {
+			t.Errorf("%s: got owners %+v, want that of the status among them", path, got.ManagedFields)
+		}
+		if got := decoded[metav1.PartialObjectMetadata](t, f.must(200, "PATCH", path+"/status", `{"metadata":{"labels":{"by":"patch"}}}`, mergePatch)); len(got.Labels) != 0 {
+			t.Errorf("%s: got labels %v by a patch of the status", path, got.Labels)
+		}
 	}
 }

@@ -26,6 +26,8 @@ func (f *Fields) apply(w Write, live resource.Object, applied *unstructured.Unst
 		return nil, errRare
 	case exists && len(entries) == 0: // not tracked so far
 		return nil, errRare
+	case w.Sub == "status" && w.Def.Subresource(w.Sub).Keeps != resource.KeepsNone && saysMetadata(applied):
+		return nil, errRare
 	case w.Manager == "kubectl" && (live.GetAnnotations()[lastApplied] != "" || applied.GetAnnotations()[lastApplied] != ""):
 		return nil, errRare
 	}
@@ -59,6 +61,17 @@ func (f *Fields) apply(w Write, live resource.Object, applied *unstructured.Unst
 	w.Def.Default(obj)
 	obj.SetManagedFields(next)
 	return obj, nil
+}
+
+// saysMetadata reports that more is applied of the metadata than what names the object.
+func saysMetadata(applied *unstructured.Unstructured) bool {
+	metadata, _ := applied.Object["metadata"].(map[string]any)
+	for name := range metadata {
+		if name != "name" && name != "namespace" {
+			return true
+		}
+	}
+	return false
 }
 
 // appliedOwnership returns the entries after an apply of the fields in mine.

@@ -216,6 +216,12 @@ func reset(d *resource.Def, sub string) map[fieldpath.APIVersion]fieldpath.Filte
 	switch {
 	case sub == "status":
 		drop = fieldpath.NewSet(fieldpath.MakePathOrDie("spec"))
+		switch d.Subresource(sub).Keeps {
+		case resource.KeepsLabels:
+			drop.Insert(fieldpath.MakePathOrDie("metadata", "labels"))
+		case resource.KeepsMetadata:
+			drop.Insert(fieldpath.MakePathOrDie("metadata"))
+		}
 	case sub == "" && d.Subresource("status") != nil:
 		drop = fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
 	default:

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -27,6 +29,9 @@ var errRare = errors.New("left to the library")
 // objects as they are: it looks for the fields that differ, and works with sets
 // only if there are any. It fails for what it does not know (errRare, errOdd).
 func (f *Fields) update(w Write, live, obj resource.Object) error {
+	if changesKept(w, live, obj) {
+		return errRare
+	}
 	entries, err := f.entriesBefore(w, live, obj)
 	if err != nil {
 		return err
@@ -46,6 +51,24 @@ func (f *Fields) update(w Write, live, obj resource.Object) error {
 	}
 	obj.SetManagedFields(next)
 	return nil
+}
+
+// changesKept reports that metadata differs which a write of the status leaves alone, and which is not its
+// manager's therefore.
+func changesKept(w Write, live, obj resource.Object) bool {
+	if w.Sub != "status" || w.Def.Dynamic != nil {
+		return false
+	}
+	switch w.Def.Subresource(w.Sub).Keeps {
+	case resource.KeepsLabels:
+		return !maps.Equal(live.GetLabels(), obj.GetLabels())
+	case resource.KeepsMetadata:
+		return !maps.Equal(live.GetLabels(), obj.GetLabels()) || !maps.Equal(live.GetAnnotations(), obj.GetAnnotations()) ||
+			!slices.Equal(live.GetFinalizers(), obj.GetFinalizers()) || !equality.Semantic.DeepEqual(live.GetOwnerReferences(), obj.GetOwnerReferences()) ||
+			live.GetGenerateName() != obj.GetGenerateName() || !live.GetDeletionTimestamp().Equal(obj.GetDeletionTimestamp()) ||
+			!equality.Semantic.DeepEqual(live.GetDeletionGracePeriodSeconds(), obj.GetDeletionGracePeriodSeconds())
+	}
+	return false
 }
 
 // entriesBefore returns the ownership that the write starts from: the stored

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/api/core"
@@ -50,13 +51,31 @@ func (p *Plane) bootstrap(ctx context.Context, all []*controller.Controller) err
 			}
 		}
 	}
-	if err := Ensure(ctx, t, networking.ServiceCIDRs, networking.NewDefaultServiceCIDR(p.o.Network.ServiceCIDRs)); err != nil {
+	if err := p.ensureRanges(ctx, t); err != nil {
 		return err
 	}
 	if err := bootstrap.Reconcile(ctx, t, bootstrap.Default().Join(controllerPolicy(all))); err != nil {
 		return err
 	}
 	close(p.made.roles)
+	return nil
+}
+
+// ensureRanges makes the ServiceCIDR of the flags' ranges if there is none, and says that it is ready.
+func (p *Plane) ensureRanges(ctx context.Context, t client.Transport) error {
+	if _, ok := client.Cached(t, networking.ServiceCIDRs, "").Get("", networking.DefaultServiceCIDR); ok {
+		return nil
+	}
+	ranges := client.For(t, networking.ServiceCIDRs)
+	made, err := ranges.Create(ctx, networking.NewDefaultServiceCIDR(p.o.Network.ServiceCIDRs))
+	if err == nil {
+		made = made.DeepCopy()
+		meta.SetStatusCondition(&made.Status.Conditions, networking.ReadyServiceCIDR(made))
+		_, err = ranges.UpdateStatus(ctx, made)
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) { // another server does the same
+		return fmt.Errorf("create ServiceCIDR %s: %w", networking.DefaultServiceCIDR, err)
+	}
 	return nil
 }
 

@@ -87,8 +87,11 @@ func (c Caching[T]) erase() Caching[Object] {
 
 func (s Sub[T]) erase() Sub[Object] {
 	return Sub[Object]{
-		Name: s.Name, Verbs: s.Verbs, Body: s.Body, Handler: s.Handler, Columns: s.Columns,
-		Merge:    when(s.Merge != nil, func(obj, old Object) { s.Merge(obj.(T), old.(T)) }),
+		Name: s.Name, Verbs: s.Verbs, Body: s.Body, Keeps: s.Keeps, Handler: s.Handler, Columns: s.Columns,
+		Merge: when(s.Merge != nil, func(obj, old Object) {
+			s.Keeps.from(obj, old)
+			s.Merge(obj.(T), old.(T))
+		}),
 		Validate: when(s.Validate != nil, func(obj, old Object, errs *Errors) { s.Validate(obj.(T), typed[T](old), errs) }),
 		Get:      when(s.Get != nil, func(obj Object) runtime.Object { return s.Get(obj.(T)) }),
 		Set:      when(s.Set != nil, func(obj Object, body runtime.Object) error { return s.Set(obj.(T), body) }),

@@ -164,6 +164,9 @@ type Sub[T Object] struct {
 	// stored: it takes over into obj from old all that this subresource does not
 	// write. That may be shared, and old is not changed.
 	Merge func(obj, old T)
+	// Keeps is what of the metadata a write leaves as it is, beside what Merge takes over:
+	// who sends it does not own it.
+	Keeps KeptMetadata
 	// Validate replaces the resource's Validate for writes through this subresource.
 	Validate func(obj, old T, errs *Errors)
 
@@ -178,6 +181,26 @@ type Sub[T Object] struct {
 
 	// Handler answers the subresource.
 	Handler Handler
+}
+
+// KeptMetadata is what of an object's metadata a subresource does not write.
+type KeptMetadata uint8
+
+// What may be kept.
+const (
+	KeepsNone     KeptMetadata = iota
+	KeepsLabels                // the labels
+	KeepsMetadata              // all that clients write: labels, annotations, finalizers and owners
+)
+
+// from has obj keep what it says of old.
+func (k KeptMetadata) from(obj, old metav1.Object) {
+	switch k {
+	case KeepsLabels:
+		obj.SetLabels(old.GetLabels())
+	case KeepsMetadata:
+		metav1.ResetObjectMetaForStatus(obj, old)
+	}
 }
 
 // Body is the wire type of a subresource that is not the resource itself.

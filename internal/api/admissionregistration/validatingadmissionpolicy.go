@@ -43,7 +43,7 @@ var ValidatingAdmissionPolicies = resource.Define(resource.Spec[*admissionregist
 		{Name: "ParamKind", Description: "ParamKind specifies the kind of resources used to parameterize this policy", Value: func(p *admissionregistrationv1.ValidatingAdmissionPolicy) any { return shownKind(p.Spec.ParamKind) }},
 	},
 	Sub: []resource.Sub[*admissionregistrationv1.ValidatingAdmissionPolicy]{{
-		Name:     "status",
+		Name: "status", Keeps: resource.KeepsMetadata,
 		Merge:    func(p, old *admissionregistrationv1.ValidatingAdmissionPolicy) { p.Spec = old.Spec },
 		Validate: validateValidatingStatus,
 	}},

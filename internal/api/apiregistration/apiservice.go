@@ -42,7 +42,7 @@ var APIServices = resource.Define(resource.Spec[*apiregistrationv1.APIService]{
 		{Name: "Available", Description: "Whether this service is available.", Value: func(s *apiregistrationv1.APIService) any { return availableText(s) }},
 	},
 	Sub: []resource.Sub[*apiregistrationv1.APIService]{{
-		Name:     "status",
+		Name: "status", Keeps: resource.KeepsMetadata,
 		Merge:    func(obj, old *apiregistrationv1.APIService) { obj.Spec = old.Spec },
 		Validate: validateAPIServiceStatus,
 	}},

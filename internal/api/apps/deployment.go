@@ -44,10 +44,8 @@ var Deployments = resource.Define(resource.Spec[*appsv1.Deployment]{
 	}...),
 	Sub: []resource.Sub[*appsv1.Deployment]{
 		{
-			Name: "status",
-			Merge: func(obj, old *appsv1.Deployment) {
-				obj.Spec, obj.Labels = old.Spec, old.Labels
-			},
+			Name: "status", Keeps: resource.KeepsLabels,
+			Merge:    func(obj, old *appsv1.Deployment) { obj.Spec = old.Spec },
 			Validate: validateDeploymentStatus,
 		},
 		deployments.Scale(),

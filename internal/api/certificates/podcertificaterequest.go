@@ -54,11 +54,8 @@ var PodCertificateRequests = resource.Define(resource.Spec[*certificatesv1.PodCe
 		"spec.nodeName":   func(r *certificatesv1.PodCertificateRequest) string { return string(r.Spec.NodeName) },
 	},
 	Sub: []resource.Sub[*certificatesv1.PodCertificateRequest]{{
-		Name: "status",
-		Merge: func(obj, old *certificatesv1.PodCertificateRequest) {
-			metav1.ResetObjectMetaForStatus(obj, old)
-			obj.Spec = old.Spec
-		},
+		Name: "status", Keeps: resource.KeepsMetadata,
+		Merge:    func(obj, old *certificatesv1.PodCertificateRequest) { obj.Spec = old.Spec },
 		Validate: validatePodRequestStatus,
 	}},
 	Versions: []resource.Version[*certificatesv1.PodCertificateRequest]{betaPodRequests()},

@@ -22,11 +22,8 @@ var DeviceTaintRules = resource.Define(resource.Spec[*resourcev1.DeviceTaintRule
 	Prepare:       prepareTaintRule,
 	Validate:      validateTaintRule,
 	Sub: []resource.Sub[*resourcev1.DeviceTaintRule]{{
-		Name: "status",
-		Merge: func(obj, old *resourcev1.DeviceTaintRule) {
-			obj.Spec = old.Spec
-			metav1.ResetObjectMetaForStatus(&obj.ObjectMeta, &old.ObjectMeta)
-		},
+		Name: "status", Keeps: resource.KeepsMetadata,
+		Merge:    func(obj, old *resourcev1.DeviceTaintRule) { obj.Spec = old.Spec },
 		Validate: validateTaintRuleStatus,
 	}},
 	Versions: []resource.Version[*resourcev1.DeviceTaintRule]{

@@ -7,7 +7,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/resource"
@@ -42,10 +41,9 @@ var ResourceClaims = resource.Define(resource.Spec[*resourcev1.ResourceClaim]{
 	},
 	Index: map[string]func(*resourcev1.ResourceClaim) []string{IndexPool: poolsOf},
 	Sub: []resource.Sub[*resourcev1.ResourceClaim]{{
-		Name: "status",
+		Name: "status", Keeps: resource.KeepsMetadata,
 		Merge: func(obj, old *resourcev1.ResourceClaim) {
 			obj.Spec = old.Spec
-			metav1.ResetObjectMetaForStatus(&obj.ObjectMeta, &old.ObjectMeta)
 			dropFromStatus(obj, old)
 		},
 		Validate: validateClaimStatus,

@@ -7,7 +7,6 @@ import (
 	flowcontrolv1beta1 "k8s.io/api/flowcontrol/v1beta1"
 	flowcontrolv1beta2 "k8s.io/api/flowcontrol/v1beta2"
 	flowcontrolv1beta3 "k8s.io/api/flowcontrol/v1beta3"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/resource"
 )
@@ -56,11 +55,8 @@ var FlowSchemas = resource.Define(resource.Spec[*flowcontrolv1.FlowSchema]{
 		return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
 	}},
 	Sub: []resource.Sub[*flowcontrolv1.FlowSchema]{{
-		Name: "status",
-		Merge: func(obj, old *flowcontrolv1.FlowSchema) {
-			metav1.ResetObjectMetaForStatus(obj, old)
-			obj.Spec = old.Spec
-		},
+		Name: "status", Keeps: resource.KeepsMetadata,
+		Merge:    func(obj, old *flowcontrolv1.FlowSchema) { obj.Spec = old.Spec },
 		Validate: func(obj, _ *flowcontrolv1.FlowSchema, errs *resource.Errors) { validateFlowSchemaStatus(obj, errs) },
 	}},
 	Versions: []resource.Version[*flowcontrolv1.FlowSchema]{

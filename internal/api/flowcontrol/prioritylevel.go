@@ -2,7 +2,6 @@ package flowcontrol
 
 import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/resource"
@@ -44,11 +43,8 @@ var PriorityLevels = resource.Define(resource.Spec[*flowcontrolv1.PriorityLevelC
 		queuingColumn("QueueLengthLimit", "queueLengthLimit", func(q *flowcontrolv1.QueuingConfiguration) int32 { return q.QueueLengthLimit }),
 	},
 	Sub: []resource.Sub[*flowcontrolv1.PriorityLevelConfiguration]{{
-		Name: "status",
-		Merge: func(obj, old *flowcontrolv1.PriorityLevelConfiguration) {
-			metav1.ResetObjectMetaForStatus(obj, old)
-			obj.Spec = old.Spec
-		},
+		Name: "status", Keeps: resource.KeepsMetadata,
+		Merge: func(obj, old *flowcontrolv1.PriorityLevelConfiguration) { obj.Spec = old.Spec },
 		Validate: func(obj, _ *flowcontrolv1.PriorityLevelConfiguration, errs *resource.Errors) {
 			validateLevelStatus(obj, errs)
 		},

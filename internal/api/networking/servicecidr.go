@@ -17,7 +17,14 @@ import (
 
 // ServiceCIDRs are ranges of which Services get their addresses.
 var ServiceCIDRs = resource.Define(resource.Spec[*networkingv1.ServiceCIDR]{
-	Names:    resource.Names{Group: "networking.k8s.io", Version: "v1", Kind: "ServiceCIDR", Plural: "servicecidrs"},
+	Names: resource.Names{Group: "networking.k8s.io", Version: "v1", Kind: "ServiceCIDR", Plural: "servicecidrs"},
+	Prepare: func(obj, old *networkingv1.ServiceCIDR) {
+		if old == nil {
+			obj.Status = networkingv1.ServiceCIDRStatus{}
+			return
+		}
+		obj.Status = old.Status
+	},
 	Validate: validateServiceCIDR,
 	Unique: resource.Unique[*networkingv1.ServiceCIDR]{Offer: &resource.Offer[*networkingv1.ServiceCIDR]{
 		Class: core.ClassClusterIP,
@@ -33,7 +40,9 @@ var ServiceCIDRs = resource.Define(resource.Spec[*networkingv1.ServiceCIDR]{
 		Value: func(c *networkingv1.ServiceCIDR) any { return strings.Join(c.Spec.CIDRs, ",") },
 	}},
 	Sub: []resource.Sub[*networkingv1.ServiceCIDR]{{
-		Name: "status", Merge: func(obj, old *networkingv1.ServiceCIDR) { obj.Spec = old.Spec }, Validate: func(_, _ *networkingv1.ServiceCIDR, _ *resource.Errors) {},
+		Name: "status", Keeps: resource.KeepsMetadata,
+		Merge:    func(obj, old *networkingv1.ServiceCIDR) { obj.Spec = old.Spec },
+		Validate: func(_, _ *networkingv1.ServiceCIDR, _ *resource.Errors) {},
 	}},
 	Versions: []resource.Version[*networkingv1.ServiceCIDR]{resource.SameWire[*networkingv1beta1.ServiceCIDR](resource.Version[*networkingv1.ServiceCIDR]{
 		Group: "networking.k8s.io", Version: "v1beta1", OffByDefault: true,
@@ -45,14 +54,13 @@ var ServiceCIDRs = resource.Define(resource.Spec[*networkingv1.ServiceCIDR]{
 // the servers' flags.
 const DefaultServiceCIDR = "kubernetes"
 
-// NewDefaultServiceCIDR is the ServiceCIDR of that name. It is ready at once, as the servers give
-// out its addresses before anybody else can look at it.
+// NewDefaultServiceCIDR is the ServiceCIDR of that name. Who makes it says then that it is ready, as the
+// servers give out its addresses before anybody else can look at it.
 func NewDefaultServiceCIDR(ranges []netip.Prefix) *networkingv1.ServiceCIDR {
 	c := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: DefaultServiceCIDR, Finalizers: []string{ServiceCIDRFinalizer}}}
 	for _, r := range ranges {
 		c.Spec.CIDRs = append(c.Spec.CIDRs, r.Masked().String())
 	}
-	meta.SetStatusCondition(&c.Status.Conditions, ReadyServiceCIDR(c))
 	return c
 }
 

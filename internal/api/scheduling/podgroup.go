@@ -24,7 +24,7 @@ var PodGroups = resource.Define(resource.Spec[*schedulingv1beta1.PodGroup]{
 	Prepare:       preparePodGroup,
 	Validate:      validatePodGroup,
 	Sub: []resource.Sub[*schedulingv1beta1.PodGroup]{{
-		Name:  "status",
+		Name: "status", Keeps: resource.KeepsMetadata,
 		Merge: func(obj, old *schedulingv1beta1.PodGroup) { obj.Spec = old.Spec },
 		Validate: func(obj, old *schedulingv1beta1.PodGroup, errs *resource.Errors) {
 			generated(errs, obj, old, func(op operation.Operation, obj, old *schedulingv1alpha3.PodGroup) {

@@ -4,7 +4,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	storagev1beta1 "k8s.io/api/storage/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core/csi"
@@ -42,12 +41,8 @@ var VolumeAttachments = resource.Define(resource.Spec[*storagev1.VolumeAttachmen
 		{Name: "Attached", Type: "boolean", Description: storagev1.VolumeAttachmentStatus{}.SwaggerDoc()["attached"], Value: func(a *storagev1.VolumeAttachment) any { return a.Status.Attached }},
 	},
 	Sub: []resource.Sub[*storagev1.VolumeAttachment]{{
-		Name: "status",
-		Merge: func(obj, old *storagev1.VolumeAttachment) {
-			// A client that reports an attachment has no business with its metadata.
-			metav1.ResetObjectMetaForStatus(obj, old)
-			obj.Spec = old.Spec
-		},
+		Name: "status", Keeps: resource.KeepsMetadata,
+		Merge: func(obj, old *storagev1.VolumeAttachment) { obj.Spec = old.Spec },
 	}},
 	Versions: []resource.Version[*storagev1.VolumeAttachment]{resource.SameWire[*storagev1beta1.VolumeAttachment](resource.Version[*storagev1.VolumeAttachment]{
 		Group: "storage.k8s.io", Version: "v1beta1",

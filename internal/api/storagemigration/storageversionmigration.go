@@ -7,7 +7,6 @@ import (
 	migrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -56,11 +55,8 @@ var StorageVersionMigrations = resource.Define(resource.Spec[*migrationv1.Storag
 		},
 	}},
 	Sub: []resource.Sub[*migrationv1.StorageVersionMigration]{{
-		Name: "status",
-		Merge: func(obj, old *migrationv1.StorageVersionMigration) {
-			metav1.ResetObjectMetaForStatus(obj, old)
-			obj.Spec = old.Spec
-		},
+		Name: "status", Keeps: resource.KeepsMetadata,
+		Merge:    func(obj, old *migrationv1.StorageVersionMigration) { obj.Spec = old.Spec },
 		Validate: validateStatus,
 	}},
 	Versions: []resource.Version[*migrationv1.StorageVersionMigration]{resource.SameWire[*migrationv1beta1.StorageVersionMigration](resource.Version[*migrationv1.StorageVersionMigration]{

@@ -268,6 +268,18 @@ func TestFlowSchemasAreShownInTheirOrder(t *testing.T) {
 	}
 }
 
+// TestWatchesOfTablesThatCannotBeAreRefused before they begin, as lists are.
+func TestWatchesOfTablesThatCannotBeAreRefused(t *testing.T) {
+	f := newFixture(t)
+	const table = "Accept: application/json;as=Table;g=meta.k8s.io;v=v1"
+	for _, query := range []string{"?includeObject=All", "?watch=1&timeoutSeconds=1&includeObject=All"} {
+		if got := f.must(400, "GET", mapsPath+query, "", table); !strings.Contains(got, `includeObject: Invalid value: \"All\": must be 'Metadata', 'Object', 'None', or empty`) {
+			t.Errorf("%s: got %s", query, got)
+		}
+	}
+	f.must(200, "GET", mapsPath+"?watch=1&timeoutSeconds=1&includeObject=Object", "", table)
+}
+
 func TestYAMLAndPrettyAnswers(t *testing.T) {
 	f := newFixture(t)
 	f.must(201, "POST", mapsPath, "metadata: {name: one}\ndata: {a: b}\n", "Content-Type: application/yaml")

@@ -92,6 +92,11 @@ func (p *exchange) expired(err error) {
 
 // stream sends the events of a watch until the client or its time is gone.
 func (p *exchange) stream(w *watch.Watch) {
+	if err := p.CheckTable(); err != nil {
+		w.Close()
+		p.Fail(err)
+		return
+	}
 	st := stateOf(p.R)
 	defer st.after(p.s.metrics.watch(p.Call))
 	p.Sent = p.s.metrics.events.of(p.Call.Resource)

@@ -159,6 +159,7 @@ func onEtcdToo() map[string]func(t *testing.T) {
 		"TestWatchGoesOnAfterARestart":                             TestWatchGoesOnAfterARestart,
 		"TestTablesSayWhichPodsHaveEnded":                          TestTablesSayWhichPodsHaveEnded,
 		"TestFlowSchemasAreShownInTheirOrder":                      TestFlowSchemasAreShownInTheirOrder,
+		"TestWatchesOfTablesThatCannotBeAreRefused":                TestWatchesOfTablesThatCannotBeAreRefused,
 	}
 	maps.Copy(list, ownStoreOnEtcd())
 	maps.Copy(list, auditOnEtcd())

@@ -32,6 +32,15 @@ func (p *Reply) include() (metav1.IncludeObjectPolicy, error) {
 	}
 }
 
+// CheckTable refuses what a request asks of tables and cannot have, before a watch begins to send them.
+func (p *Reply) CheckTable() error {
+	if p.Accept.Shape != request.Table {
+		return nil
+	}
+	_, err := p.include()
+	return err
+}
+
 // table answers with the columns that the kind declares, one row an object.
 func (p *Reply) table(code int, page *read.Page) {
 	policy, err := p.include()

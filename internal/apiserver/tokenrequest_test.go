@@ -7,6 +7,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/apiserver/write"
@@ -29,9 +30,8 @@ func TestTokensAreAdmittedAndFitTheirAccount(t *testing.T) {
 		o.Admission, o.Tokens = tokenless{}, issuerAs(t, authn.IssuerOptions{MaxLife: 2 * time.Hour})
 	})
 	const accounts = "/api/v1/namespaces/default/serviceaccounts"
-	for _, name := range []string{"kept", "robot"} {
-		f.must(201, "POST", accounts, `{"metadata":{"name":"`+name+`"}}`)
-	}
+	f.must(201, "POST", accounts, `{"metadata":{"name":"kept"}}`)
+	robot := decoded[metav1.PartialObjectMetadata](t, f.must(201, "POST", accounts, `{"metadata":{"name":"robot"}}`))
 	f.must(201, "POST", "/api/v1/namespaces/default/pods", `{"metadata":{"name":"p"},"spec":{"serviceAccountName":"robot","nodeName":"gone","containers":[{"name":"c","image":"i"}]}}`)
 	const head = `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest",`
 	bound := func(apiVersion, kind, uid string) string {
@@ -46,6 +46,7 @@ func TestTokensAreAdmittedAndFitTheirAccount(t *testing.T) {
 		{"no account", "none", head + `"spec":{}}`, 404, `serviceaccounts \"none\" not found`},
 		{"another's name", "robot", head + `"metadata":{"name":"kept"},"spec":{}}`, 422, `TokenRequest.authentication.k8s.io \"robot\" is invalid: metadata.name: Invalid value: \"kept\": must match the service account name if specified`},
 		{"another's namespace", "robot", head + `"metadata":{"namespace":"kept"},"spec":{}}`, 400, `the namespace of the provided object does not match the namespace sent on the request`},
+		{"another's UID", "robot", head + `"metadata":{"uid":"u"},"spec":{}}`, 409, `Operation cannot be fulfilled on TokenRequest.authentication.k8s.io \"robot\": the UID in the token request (u) does not match the UID of the service account (`},
 		{"too short", "robot", head + `"spec":{"expirationSeconds":10}}`, 422, `TokenRequest.authentication.k8s.io \"\" is invalid: spec.expirationSeconds`},
 		{"a kind that tokens are not bound to", "robot", bound("v1", "ConfigMap", ""), 400, `cannot bind token to object of type /v1, Kind=ConfigMap`},
 		{"a kind of another group", "robot", bound("apps/v1", "Pod", ""), 400, `cannot bind token to object of type apps/v1, Kind=Pod`},
@@ -60,5 +61,8 @@ func TestTokensAreAdmittedAndFitTheirAccount(t *testing.T) {
 	w := f.ask("POST", accounts+"/robot/token", head+`"spec":{"expirationSeconds":36000}}`)
 	if got := warningsOf(t, w.Header()); len(got) != 1 || got[0] != "requested expiration of 36000 seconds shortened to 7200 seconds" {
 		t.Errorf("a long life: got warnings %q", got)
+	}
+	if got := decoded[metav1.PartialObjectMetadata](t, w.Body.String()); got.UID != robot.UID {
+		t.Errorf("got the UID %s, want that of the account, %s", got.UID, robot.UID)
 	}
 }

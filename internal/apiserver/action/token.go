@@ -40,6 +40,10 @@ func (a *Actions) requestToken(ctx context.Context, q *Request) (runtime.Object,
 		return nil, err
 	}
 	sa := obj.(*corev1.ServiceAccount)
+	if req.UID != "" && req.UID != sa.UID {
+		return nil, apierrors.NewConflict(schema.GroupResource{Group: authenticationv1.GroupName, Resource: "TokenRequest"}, sa.Name,
+			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", req.UID, sa.UID))
+	}
 	if a.Tokens == nil {
 		return nil, apierrors.NewGenericServerResponse(404, "create", q.Def.GroupResource(), q.Name, "this server issues no tokens", 0, true)
 	}
@@ -61,7 +65,7 @@ func (a *Actions) requestToken(ctx context.Context, q *Request) (runtime.Object,
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("issue token: %w", err))
 	}
-	answer.Name, answer.Namespace, answer.CreationTimestamp = sa.Name, sa.Namespace, metav1.Now().Rfc3339Copy()
+	answer.Name, answer.Namespace, answer.UID, answer.CreationTimestamp = sa.Name, sa.Namespace, sa.UID, metav1.Now().Rfc3339Copy()
 	return answer, nil
 }
 

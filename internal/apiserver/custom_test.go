@@ -264,6 +264,12 @@ func TestKindsAtRunTimeAreReadStrictly(t *testing.T) {
 	if warnings := warningsOf(t, w.Header()); w.Code != 200 || len(warnings) != 0 {
 		t.Errorf("ignore: got %d %q, want 200 without warnings", w.Code, warnings)
 	}
+	for _, mode := range []string{"Strict", "Ignore"} {
+		refused := f.must(400, "POST", widgetsAt+"?fieldValidation="+mode, widget("inner", `,"spec":{"inner":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":42}}}`))
+		if want := `Widget in version \"v1\" cannot be handled as a Widget: spec.inner.metadata: Invalid value: `; !strings.Contains(refused, want) {
+			t.Errorf("metadata within that is none: got %s, want %s", refused, want)
+		}
+	}
 	const undeclared = "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: new}\nspec: {color: a}\nunknownField: 1\n"
 	if got := f.must(400, "PATCH", widgetsAt+"/new?fieldManager=m&fieldValidation=Strict", undeclared, applyPatch); !strings.Contains(got, ".unknownField: field not declared in schema") {
 		t.Errorf("apply: got %s", got)

@@ -95,6 +95,9 @@ func (v Version) define(group string) resource.Version[*Object] {
 	if v.Unknown != nil {
 		live.Unknown = func(obj resource.Object) []string { return v.Unknown(obj.(*Object)) }
 	}
+	if v.Malformed != nil {
+		live.Malformed = func(obj resource.Object) error { return v.Malformed(obj.(*Object)) }
+	}
 	live.Validate = func(ctx context.Context, obj, old resource.Object, sub string, errs *resource.Errors) {
 		v.validate(ctx, obj, old, sub, errs)
 	}

@@ -45,6 +45,8 @@ type Version struct {
 	Default, Prune func(obj *Object)
 	// Unknown lists what the schema does not know, in the words of `unknown field "spec.foo"`. It sees objects as they are sent.
 	Unknown func(obj *Object) []string
+	// Malformed refuses what clients send if metadata of embedded objects in it is none; nil: there are no such objects.
+	Malformed func(obj *Object) error
 	// Validate refuses. old is nil on create. sub is the subresource that is written: "", "status" or "scale".
 	// Metadata has been looked at, as of all kinds.
 	Validate func(ctx context.Context, obj, old *Object, sub string, errs *resource.Errors)

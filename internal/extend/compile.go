@@ -89,7 +89,7 @@ func compileVersion(from *Source, i int, types *models) custom.Version {
 		Model: func(form int) *spec.Schema { return Model(from.crd.Load(), from.version(i), Form(form)) },
 	}
 	if v.Schema != nil && v.Schema.OpenAPIV3Schema != nil {
-		out.Default = s.fill
+		out.Default, out.Malformed = s.fill, s.malformed
 		if !crd.Spec.PreserveUnknownFields {
 			out.Prune, out.Unknown = s.prune, s.unknown
 		}

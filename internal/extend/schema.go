@@ -128,7 +128,7 @@ func (s *schema) prune(obj *custom.Object) {
 		}
 		pruning.Prune(body, shape, true)
 		defaulting.PruneNonNullableNullsWithoutDefaults(body, shape)
-		// What is wrong with the metadata of an embedded object is told by validate.
+		// What is no metadata of an embedded object is refused by malformed if clients send it; what is stored goes.
 		_ = objectmeta.Coerce(nil, body, shape, false, true)
 	})
 }
@@ -150,4 +150,15 @@ func (s *schema) unknown(obj *custom.Object) []string {
 		out = append(out, fmt.Sprintf("unknown field %q", path))
 	}
 	return out
+}
+
+// malformed refuses metadata, kind or apiVersion of an embedded object that are not of their types.
+func (s *schema) malformed(obj *custom.Object) error {
+	if !s.outline().embedded {
+		return nil
+	}
+	if wrong := objectmeta.Coerce(nil, obj.Tree(), s.shape(), false, false); wrong != nil {
+		return wrong
+	}
+	return nil
 }

@@ -40,6 +40,9 @@ type Live struct {
 	Normal func(obj Object) Object
 	// Unknown lists what an object has that the schema does not know, as clients are told: `unknown field "spec.foo"`.
 	Unknown func(obj Object) []string
+	// Malformed refuses an object that a client has sent for what decoding refuses of kinds with a Go
+	// type: metadata of embedded objects that is none. nil: there is nothing of the kind.
+	Malformed func(obj Object) error
 	// Validate refuses, in place of the version's Validate. sub is the subresource that is written.
 	Validate func(ctx context.Context, obj, old Object, sub string, errs *Errors)
 	// Columns and Fields are the version's own, of objects at the version.

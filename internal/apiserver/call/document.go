@@ -79,10 +79,19 @@ func (c *Call) DecodeJSON(body []byte, into any) (strict []error, err error) {
 func (c *Call) decodeDocument(body []byte, into resource.Document) (strict []error, err error) {
 	lenient := c.Validation == IgnoreFields
 	strict, err = into.DecodeStrict(body, lenient)
-	if err != nil || lenient || c.Resource.Version == nil || c.Resource.Version.Live == nil || c.Resource.Version.Live.Unknown == nil {
+	if err != nil || c.Resource.Version == nil || c.Resource.Version.Live == nil {
 		return strict, err
 	}
-	for _, text := range c.Resource.Version.Live.Unknown(into) {
+	live := c.Resource.Version.Live
+	if live.Malformed != nil {
+		if err := live.Malformed(into); err != nil {
+			return strict, err
+		}
+	}
+	if lenient || live.Unknown == nil {
+		return strict, nil
+	}
+	for _, text := range live.Unknown(into) {
 		strict = append(strict, errors.New(text))
 	}
 	return strict, nil

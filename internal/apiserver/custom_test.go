@@ -217,6 +217,13 @@ func TestObjectsOfKindsAtRunTimeAreCreatedReadChangedAndDeleted(t *testing.T) {
 	if got := f.must(200, "GET", widgetsAt+"/one", ""); dug(t, got, "spec", "replicas") != float64(6) || dug(t, got, "status", "selector") != "a=b" {
 		t.Errorf("scaled: got %s", got)
 	}
+	f.must(201, "POST", widgetsAt, widget("bare", `,"spec":{}`))
+	if got := f.must(500, "GET", widgetsAt+"/bare/scale", ""); !strings.Contains(got, `the spec replicas field \".spec.replicas\" does not exist`) {
+		t.Errorf("scale without replicas: got %s", got)
+	}
+	f.must(200, "PATCH", widgetsAt+"/bare/scale", `{"spec":{"replicas":1}}`, mergePatch)
+	f.must(200, "GET", widgetsAt+"/bare/scale", "")
+	f.must(200, "DELETE", widgetsAt+"/bare", "")
 	if got := f.must(422, "PATCH", widgetsAt+"/one", `{"spec":{"color":"forbidden"}}`, mergePatch); !strings.Contains(got, "such a color there is not") {
 		t.Errorf("against a rule: got %s", got)
 	}

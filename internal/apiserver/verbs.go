@@ -236,6 +236,9 @@ func (s *Server) runGet(ctx context.Context, c *call.Call) (outcome, error) {
 	if err == nil {
 		it, err = c.Resource.ViewOne(ctx, it)
 	}
+	if err == nil && c.Sub != nil && c.Sub.Lacks != nil {
+		err = c.Sub.Lacks(it.Object)
+	}
 	if err != nil {
 		return outcome{}, err
 	}

@@ -1,10 +1,12 @@
 package custom
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -26,11 +28,21 @@ func (s *Scale) replicas(o *Object) int64 {
 }
 
 func (s *Scale) subresource() resource.Sub[*Object] {
-	return resource.Scale(s.get, func(o *Object, replicas int32) {
+	sub := resource.Scale(s.get, func(o *Object, replicas int32) {
 		o.Edit(func(body map[string]any) {
 			_ = unstructured.SetNestedField(body, int64(replicas), path(s.SpecReplicas)...) // validation refuses what is in its way
 		})
 	})
+	sub.Lacks = s.lacks
+	return sub
+}
+
+// lacks tells of an object that does not say how many replicas it is to have: none is not what it says.
+func (s *Scale) lacks(o *Object) error {
+	if _, ok, _ := unstructured.NestedInt64(o.Body(), path(s.SpecReplicas)...); ok {
+		return nil
+	}
+	return apierrors.NewInternalError(fmt.Errorf("the spec replicas field %q does not exist", s.SpecReplicas))
 }
 
 func (s *Scale) get(o *Object) *autoscalingv1.Scale {

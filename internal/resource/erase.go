@@ -95,6 +95,7 @@ func (s Sub[T]) erase() Sub[Object] {
 		Validate: when(s.Validate != nil, func(obj, old Object, errs *Errors) { s.Validate(obj.(T), typed[T](old), errs) }),
 		Get:      when(s.Get != nil, func(obj Object) runtime.Object { return s.Get(obj.(T)) }),
 		Set:      when(s.Set != nil, func(obj Object, body runtime.Object) error { return s.Set(obj.(T), body) }),
+		Lacks:    when(s.Lacks != nil, func(obj Object) error { return s.Lacks(obj.(T)) }),
 	}
 }
 

@@ -175,6 +175,9 @@ type Sub[T Object] struct {
 	// the object by it, and the answer is what Get makes of the stored object.
 	Get func(obj T) runtime.Object
 	Set func(obj T, body runtime.Object) error
+	// Lacks tells who reads the Body of an object that it does not have what Get makes it of;
+	// nil: every object has.
+	Lacks func(obj T) error
 	// Columns of kubectl get --subresource, of the Body, which is an Object then;
 	// none: it cannot be shown so.
 	Columns []Column[Object]

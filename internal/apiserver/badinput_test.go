@@ -354,4 +354,11 @@ func TestWhatNeedsAnotherResourceIsDroppedWithoutIt(t *testing.T) {
 			}
 		})
 	}
+	const lease = `{"metadata":{"name":"l"},"spec":{"strategy":"OldestEmulationVersion","preferredHolder":"h"}}`
+	for _, on := range []bool{false, true} {
+		f := newFixture(t, func(o *Options) { o.RuntimeConfig = map[string]bool{"coordination.k8s.io/v1beta1": on} })
+		if got := f.must(201, "POST", "/apis/coordination.k8s.io/v1/namespaces/default/leases", lease); strings.Contains(got, "OldestEmulationVersion") != on || strings.Contains(got, "preferredHolder") != on {
+			t.Errorf("got %s, want how it is given to candidates: %t", got, on)
+		}
+	}
 }

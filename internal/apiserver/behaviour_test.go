@@ -134,6 +134,46 @@ func TestPropagationPolicyBecomesAFinalizer(t *testing.T) {
 	f.must(404, "GET", mapsPath+"/one", "")
 }
 
+// TestEventsGoAtOnceWhateverThePolicy of a delete is: nobody has one as an owner.
+func TestEventsGoAtOnceWhateverThePolicy(t *testing.T) {
+	f := newFixture(t)
+	const events = "/api/v1/namespaces/default/events"
+	for _, policy := range []string{"Foreground", "Orphan"} {
+		f.must(201, "POST", events, `{"metadata":{"name":"e"},"involvedObject":{"namespace":"default"}}`)
+		f.must(200, "DELETE", events+"/e?propagationPolicy="+policy, "")
+		f.must(404, "GET", events+"/e", "")
+	}
+}
+
+// TestGenerationsAndMakingByUpdateAreUpstreams where they are easily taken for others.
+func TestGenerationsAndMakingByUpdateAreUpstreams(t *testing.T) {
+	f := newFixture(t)
+	const budget = "/apis/policy/v1/namespaces/default/poddisruptionbudgets/b"
+	f.must(404, "PUT", budget, `{"apiVersion":"policy/v1","kind":"PodDisruptionBudget","metadata":{"name":"b"},"spec":{"minAvailable":1}}`)
+	made := f.must(201, "POST", "/apis/storage.k8s.io/v1/volumeattachments", `{"metadata":{"name":"a"},"spec":{"attacher":"example.com","nodeName":"n","source":{"persistentVolumeName":"v"}}}`)
+	if got := decoded[metav1.PartialObjectMetadata](t, made); got.Generation != 0 {
+		t.Errorf("an attachment is of generation %d, want none: its spec never changes", got.Generation)
+	}
+	const deployments, slices = "/apis/apps/v1/namespaces/default/deployments", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+	f.must(201, "POST", deployments, `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`)
+	f.must(201, "POST", slices, `{"metadata":{"name":"s"},"addressType":"IPv4","endpoints":[]}`)
+	for _, c := range []struct {
+		path, field string
+		want        int64
+	}{
+		{deployments + "/d", "labels", 1},
+		{deployments + "/d/status", "annotations", 1},
+		{deployments + "/d", "annotations", 2},
+		{slices + "/s", "annotations", 1},
+		{slices + "/s", "labels", 2},
+	} {
+		patch := `{"metadata":{"` + c.field + `":{"of":"` + strings.ReplaceAll(c.path[len(c.path)-3:], "/", "") + `"}}}`
+		if got := decoded[metav1.PartialObjectMetadata](t, f.must(200, "PATCH", c.path, patch, mergePatch)); got.Generation != c.want {
+			t.Errorf("%s of %s change: got generation %d, want %d", c.field, c.path, got.Generation, c.want)
+		}
+	}
+}
+
 func TestCollectionsAreDeletedBySelector(t *testing.T) {
 	f := newFixture(t)
 	for i := range 4 {

@@ -160,6 +160,8 @@ func onEtcdToo() map[string]func(t *testing.T) {
 		"TestTablesSayWhichPodsHaveEnded":                          TestTablesSayWhichPodsHaveEnded,
 		"TestFlowSchemasAreShownInTheirOrder":                      TestFlowSchemasAreShownInTheirOrder,
 		"TestWatchesOfTablesThatCannotBeAreRefused":                TestWatchesOfTablesThatCannotBeAreRefused,
+		"TestEventsGoAtOnceWhateverThePolicy":                      TestEventsGoAtOnceWhateverThePolicy,
+		"TestGenerationsAndMakingByUpdateAreUpstreams":             TestGenerationsAndMakingByUpdateAreUpstreams,
 	}
 	maps.Copy(list, ownStoreOnEtcd())
 	maps.Copy(list, auditOnEtcd())

@@ -69,6 +69,7 @@ func (d Deletion[T]) erase() Deletion[Object] {
 	return Deletion[Object]{
 		GracePeriod:        when(d.GracePeriod != nil, func(obj Object, asked *int64) int64 { return d.GracePeriod(obj.(T), asked) }),
 		DefaultPropagation: d.DefaultPropagation,
+		NoDependents:       d.NoDependents,
 		NoPolicyWarning:    d.NoPolicyWarning,
 		PendingDelete:      when(d.PendingDelete != nil, func(obj Object) bool { return d.PendingDelete(obj.(T)) }),
 		Terminate:          when(d.Terminate != nil, func(obj Object) { d.Terminate(obj.(T)) }),

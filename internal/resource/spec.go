@@ -123,6 +123,8 @@ type Deletion[T Object] struct {
 	// DefaultPropagation is used when a delete does not name a policy; the
 	// default is background.
 	DefaultPropagation metav1.DeletionPropagation
+	// NoDependents: nothing has the objects as owners, and a policy of a delete means nothing.
+	NoDependents bool
 	// NoPolicyWarning is what a client hears whose delete does not name a policy; empty: nothing.
 	NoPolicyWarning string
 	// PendingDelete reports that the object must stay although it has no

@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -88,6 +89,9 @@ func prepareDeployment(obj, old *appsv1.Deployment) {
 		return
 	}
 	obj.Status = old.Status
+	if !equality.Semantic.DeepEqual(obj.Annotations, old.Annotations) {
+		obj.Generation = old.Generation + 1 // its sets are to have them, too
+	}
 }
 
 func validateDeployment(obj, old *appsv1.Deployment, errs *resource.Errors) {

@@ -23,6 +23,7 @@ var Events = resource.Define(resource.Spec[*corev1.Event]{
 	Update:   resource.UpdateCreates,
 	Validate: func(e, old *corev1.Event, errs *resource.Errors) { validateEvent(e, "reportingComponent", errs) },
 	TTL:      func(*corev1.Event) time.Duration { return time.Hour },
+	Deletion: resource.Deletion[*corev1.Event]{NoDependents: true},
 	Columns:  eventColumns, Ageless: true,
 	Fields: eventFields,
 	Versions: []resource.Version[*corev1.Event]{

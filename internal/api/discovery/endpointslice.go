@@ -19,7 +19,7 @@ var EndpointSlices = resource.Define(resource.Spec[*discoveryv1.EndpointSlice]{
 	Names:         resource.Names{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice", Plural: "endpointslices", Namespaced: true},
 	HasGeneration: true,
 	Default:       defaultEndpointSlice,
-	Prepare:       dropTopology,
+	Prepare:       prepareSlice,
 	Validate:      validateEndpointSlice,
 	Warn:          warnEndpointSlice,
 	Columns: []resource.Column[*discoveryv1.EndpointSlice]{
@@ -65,6 +65,13 @@ func defaultEndpointSlice(s *discoveryv1.EndpointSlice) {
 			p.Protocol = ptr.To(corev1.ProtocolTCP)
 		}
 	}
+}
+
+func prepareSlice(obj, old *discoveryv1.EndpointSlice) {
+	if old != nil && !equality.Semantic.DeepEqual(obj.Labels, old.Labels) {
+		obj.Generation = old.Generation + 1 // they say of which Service it is
+	}
+	dropTopology(obj, old)
 }
 
 // dropTopology takes away deprecatedTopology, which can be read in v1 but not

@@ -15,7 +15,7 @@ import (
 var PodDisruptionBudgets = resource.Define(resource.Spec[*policyv1.PodDisruptionBudget]{
 	Names:         resource.Names{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget", Plural: "poddisruptionbudgets", Short: []string{"pdb"}, Namespaced: true},
 	HasGeneration: true,
-	Update:        resource.UpdateCreates | resource.UpdateNeedsRevision,
+	Update:        resource.UpdateNeedsRevision,
 	Prepare: func(obj, old *policyv1.PodDisruptionBudget) {
 		if old == nil {
 			obj.Status = policyv1.PodDisruptionBudgetStatus{}

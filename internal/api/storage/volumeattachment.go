@@ -18,8 +18,8 @@ const (
 
 // VolumeAttachments attach a volume to a node.
 var VolumeAttachments = resource.Define(resource.Spec[*storagev1.VolumeAttachment]{
-	Names:         resource.Names{Group: "storage.k8s.io", Version: "v1", Kind: "VolumeAttachment", Plural: "volumeattachments"},
-	HasGeneration: true, Update: resource.UpdateNeedsRevision,
+	Names:  resource.Names{Group: "storage.k8s.io", Version: "v1", Kind: "VolumeAttachment", Plural: "volumeattachments"},
+	Update: resource.UpdateNeedsRevision,
 	Prepare: func(obj, old *storagev1.VolumeAttachment) {
 		if old == nil {
 			obj.Status = storagev1.VolumeAttachmentStatus{}

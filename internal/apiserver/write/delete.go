@@ -203,6 +203,8 @@ func deletionFinalizers(c *call.Call, obj resource.Object, o *metav1.DeleteOptio
 	has := func(name string) bool { return slices.Contains(finalizers, name) }
 	orphan, foreground := has(metav1.FinalizerOrphanDependents), has(metav1.FinalizerDeleteDependents)
 	switch {
+	case c.Resource.Def.NoDependents:
+		orphan, foreground = false, false
 	case o.OrphanDependents != nil: //nolint:staticcheck // the old form of the policy
 		orphan, foreground = *o.OrphanDependents, false //nolint:staticcheck // the old form of the policy
 	case o.PropagationPolicy != nil:

@@ -150,7 +150,7 @@ func (r *reconciler) ensureNew(ctx context.Context, ro *rollout) (_ controller.N
 			d.Annotations = map[string]string{}
 		}
 		d.Annotations[revisionAnnotation] = rev
-		_, err := r.deployments.Update(ctx, d)
+		_, err := r.deployments.UpdateStatus(ctx, d) // which makes no new generation of it
 		return controller.Done, true, err
 	}
 	return controller.Done, false, nil

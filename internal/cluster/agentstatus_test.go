@@ -39,7 +39,7 @@ func TestStatusOfAnAgentsMachine(t *testing.T) {
 	gone := "https://127.0.0.1:1"
 	b.must(m.id.SetServers([]string{gone, b.url}))
 	s := status()
-	if !s.Running || !s.Ready || s.Problem != "" || len(s.Nodes) != 1 || s.Nodes[0] != (up.Node{Name: "web-7", Ready: true}) || s.Version == "" {
+	if !s.Running || !s.Ready || s.Problem != "" || len(s.Nodes) != 1 || s.Nodes[0].Name != "web-7" || !s.Nodes[0].Ready || s.Version == "" {
 		t.Errorf("got %+v", s)
 	}
 	if len(s.Servers) != 2 || s.Servers[0].Ready || !strings.Contains(s.Servers[0].Problem, "refused") || s.Servers[1] != (up.Server{URL: b.url, Ready: true}) {

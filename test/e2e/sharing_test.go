@@ -189,7 +189,8 @@ func testWebHooks(t *testing.T, c *cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.create(t, ns, "metadata: {name: unheard}\nspec: {terminationGracePeriodSeconds: 600, containers: [{name: c, image: kemudi.local/agnhost:1, lifecycle: {preStop: {httpGet: {host: 127.0.0.1, port: "+port+"}}}}]}\n")
+	// It serves before it is deleted: a first process that is still starting hears no signal.
+	c.create(t, ns, "metadata: {name: unheard}\nspec: {terminationGracePeriodSeconds: 600, containers: [{name: c, image: kemudi.local/agnhost:1, args: [netexec], readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1, timeoutSeconds: 60}, lifecycle: {preStop: {httpGet: {host: 127.0.0.1, port: "+port+"}}}}]}\n")
 	c.await(t, ns, "unheard", isReady)
 	c.kubectl().in(ns).do(t, "delete", "pod", "unheard", patient)
 	trace.Proves(t, "HOOK-023")

@@ -77,7 +77,7 @@ metadata: {name: serves-%s}
 spec:
   hostNetwork: %s
   terminationGracePeriodSeconds: 0
-  containers: [{name: c, image: kemudi.local/agnhost:1, args: [netexec, --http-port=8319, --udp-port=-1]}]
+  containers: [{name: c, image: kemudi.local/agnhost:1, args: [netexec, --http-port=8319, --udp-port=-1], readinessProbe: {httpGet: {path: /, port: 8319}, periodSeconds: 1, timeoutSeconds: 60}}]
 `, name, network))
 		k.do(t, "wait", "--for=condition=Ready", "pod/serves-"+name, patient)
 		forward := k.begin(t, false, k.line("port-forward", "serves-"+name, ":8319", ":8320")...)

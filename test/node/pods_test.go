@@ -35,6 +35,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/apitest"
 	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
+	"github.com/kemudi/kemudi/internal/kubelet/volume"
 	"github.com/kemudi/kemudi/internal/ociimage"
 	"github.com/kemudi/kemudi/internal/trace"
 	"github.com/kemudi/kemudi/test/image"
@@ -91,8 +92,9 @@ func runApart() (code int, err error) {
 		return 0, err
 	}
 	_, resetErr := container.Reset(context.Background(), containerOptions(dir))
+	_, volumesErr := volume.Reset(dir + "/kubelet") // of pods that stay when only some of the tests run
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
-	errs := []error{resetErr, err}
+	errs := []error{resetErr, volumesErr, err}
 	for _, m := range mounts {
 		errs = append(errs, fmt.Errorf("mount left: %s", m.Mountpoint), syscall.Unmount(m.Mountpoint, syscall.MNT_DETACH))
 	}

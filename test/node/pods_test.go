@@ -454,10 +454,11 @@ func (m *machine) eventually(what string, ok func() bool) {
 // checkAllPods checks that all pods together have no more than is not reserved.
 func checkAllPods(t *testing.T, m *machine) {
 	t.Helper()
-	node, err := client.For(m.api, core.Nodes).Get(t.Context(), "", "n1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	var node *v1.Node
+	wait.Until(t, func() (err error) {
+		node, err = client.For(m.api, core.Nodes).Get(t.Context(), "", "n1")
+		return err
+	})
 	const page, reserved = 4096, 128 << 20
 	memory, _, weight := cgroupFiles(m)
 	all := filepath.Base(m.dir) + "/kubepods"
@@ -477,9 +478,9 @@ func checkAllPods(t *testing.T, m *machine) {
 }
 
 func e2eLimits(t *testing.T, m *machine) {
-	checkAllPods(t, m)
 	apitest.CreatePod(t, m.api, "limited", `{terminationGracePeriodSeconds: 1, containers: [{name: c, image: `+busybox+`, command: [sleep, "1000"], resources: {requests: {cpu: 100m}, limits: {cpu: 500m, memory: 64Mi}}}]}`)
 	p := m.ready("limited")
+	checkAllPods(t, m)
 	pod := filepath.Base(m.dir) + "/kubepods/burstable/pod" + string(p.UID)
 	container := pod + "/" + strings.TrimPrefix(p.Status.ContainerStatuses[0].ContainerID, "containerd://")
 	memory, quota, weight := cgroupFiles(m)

@@ -150,6 +150,37 @@ func TestNewAgentKeepsStaticPodsAndRemovesMirrorsOfNothing(t *testing.T) {
 	})
 }
 
+// TestStaticPodWaitsForWhatIsLeftOfIt brings a file back while an agent that found the pod without it still ends that.
+func TestStaticPodWaitsForWhatIsLeftOfIt(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n, put := newManifestNode(t)
+		n.cri = fakecri.New(fakecri.Options{Program: deaf})
+		put("web.yaml", staticWeb)
+		n.run()
+		defer func() { n.end() }()
+		before := n.after(2*time.Second, "web-n1").Status.ContainerStatuses[0].ContainerID
+		n.end()
+		n.agent = nil // nobody sees it
+		put("web.yaml", "")
+		n.run()
+		if n.pod("web-n1"); n.cri.Calls("StopContainer") != 1 || n.containers() != 1 {
+			t.Fatalf("without its file: %d containers run", n.containers())
+		}
+		put("web.yaml", staticWeb)
+		if n.pod("web-n1"); n.containers() != 1 || n.cri.Calls("CreateContainer") != 1 {
+			t.Errorf("while the earlier one ends: %d containers run of %d", n.containers(), n.cri.Calls("CreateContainer"))
+		}
+		p := n.after(time.Hour, "web-n1")
+		if p == nil || !core.PodReady(p) || p.Status.ContainerStatuses[0].ContainerID == before || n.containers() != 1 {
+			t.Errorf("after the earlier one has ended: got %+v and %d containers, want another one", p, n.containers())
+		}
+		put("web.yaml", "")
+		if p := n.after(time.Hour, "web-n1"); p != nil || n.containers() != 0 {
+			t.Errorf("removed file: got %+v and %d containers", p, n.containers())
+		}
+	})
+}
+
 func TestStaticPodRunsWhileTheAPIIsAway(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n, put := newManifestNode(t)

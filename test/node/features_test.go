@@ -68,6 +68,9 @@ func sharedDir(t *testing.T, dir string) string {
 	t.Cleanup(func() {
 		for unix.Unmount(dir, unix.MNT_DETACH) == nil { // with all that is below
 		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
 	})
 	if err := errors.Join(
 		os.Mkdir(dir, 0o755), unix.Mount(dir, dir, "", unix.MS_BIND, ""), unix.Mount("", dir, "", unix.MS_SHARED, ""),

@@ -52,9 +52,6 @@ type Actor struct {
 // UID is that of the actor's pod.
 func (x *Actor) UID() types.UID { return x.uid }
 
-// Done is closed when nothing is left of the pod, or the agent has ended.
-func (x *Actor) Done() <-chan struct{} { return x.done }
-
 // handle is an action under way.
 type handle struct {
 	act    podstep.Action

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/kubelet/contain"
 	"github.com/kemudi/kemudi/internal/kubelet/container"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
@@ -57,6 +58,7 @@ type Set struct {
 	metrics *metrics
 
 	followed atomic.Int32 // how many followers there are
+	starting sync.Mutex   // held while an actor is started: there is one of a pod
 	mu       struct {
 		sync.Mutex
 		followers []*follower // a new slice with each change
@@ -106,8 +108,15 @@ func (s *Set) Gone(pod *v1.Pod) {
 	}
 }
 
-// Start runs an actor; found is what the runtime has of its pod already.
+// Start runs an actor; found is what the runtime has of its pod already. If another actor still ends
+// what there was of the same pod, as after its manifest came back, that comes first.
 func (s *Set) Start(x *Actor, found *runtime.Inventory) {
+	s.starting.Lock()
+	defer s.starting.Unlock()
+	if before := s.actor(x.uid); before != nil {
+		s.After(before, "pod that came back", func() { s.Start(x, nil) })
+		return
+	}
 	if found != nil {
 		x.adopt(found)
 	}
@@ -132,9 +141,25 @@ func (s *Set) Start(x *Actor, found *runtime.Inventory) {
 	})
 }
 
+// After calls f when nothing is left of an actor's pod, unless the agent ends before.
+func (s *Set) After(x *Actor, name string, f func()) {
+	s.group.Go(name, func(ctx context.Context) error {
+		select {
+		case <-x.done:
+			contain.Run(s.Runner.Log, name, string(x.uid), f)
+		case <-ctx.Done():
+		}
+		return nil
+	})
+}
+
 // StartOrphan runs the actor of a pod that the API does not have any more: all that
-// is known is what the runtime remembers.
+// is known is what the runtime remembers. A pod that has come back meanwhile takes that over.
 func (s *Set) StartOrphan(uid types.UID, inv *runtime.Inventory) {
+	if x := s.actor(uid); x != nil {
+		x.post(func(x *Actor) { x.replace(inv) })
+		return
+	}
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}
 	setName := func(labels map[string]string) {
 		pod.Name, pod.Namespace = labels[cri.LabelPodName], labels[cri.LabelPodNamespace]

@@ -142,14 +142,7 @@ func (p *Pods) Apply(found map[types.UID]*runtime.Inventory, mirrors map[string]
 			continue
 		}
 		old.RemoveStatic()
-		p.Set.Go("next static pod", func(ctx context.Context) error {
-			select {
-			case <-old.Done():
-				contain.Run(p.Log, "start", key, func() { p.Set.Start(act, inv) })
-			case <-ctx.Done():
-			}
-			return nil
-		})
+		p.Set.After(old, "next static pod", func() { p.Set.Start(act, inv) })
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -208,7 +208,13 @@ func keepNodePorts(ports, old []corev1.ServicePort) {
 // followClusterIP makes the list follow the field of the first release, for
 // clients that know that one only.
 func followClusterIP(s, old *corev1.Service) {
-	if s.Spec.ClusterIP == old.Spec.ClusterIP || !slices.Equal(s.Spec.ClusterIPs, old.Spec.ClusterIPs) {
+	if s.Spec.ClusterIP == old.Spec.ClusterIP {
+		if len(s.Spec.ClusterIPs) == 0 {
+			s.Spec.ClusterIPs = old.Spec.ClusterIPs
+		}
+		return
+	}
+	if !slices.Equal(s.Spec.ClusterIPs, old.Spec.ClusterIPs) {
 		return
 	}
 	switch {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coredns/coredns/plugin/pkg/dnsutil"
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -14,12 +15,13 @@ import (
 type View interface {
 	Namespace(name string) *corev1.Namespace                 // nil: none
 	Service(namespace, name string) *corev1.Service          // nil: none
+	Services() []*corev1.Service                             // all
 	Slices(svc *corev1.Service) []*discoveryv1.EndpointSlice // of the service
 	// ByAddress finds what has an address: the service with that cluster IP, or
 	// else the endpoints.
 	ByAddress(ip netip.Addr) []Owner
-	// PodsAt lists the namespaces of the pods with an address, of those that are known.
-	PodsAt(ip netip.Addr) []string
+	// PodsAt lists the pods with an address, of those that are known.
+	PodsAt(ip netip.Addr) []*corev1.Pod
 }
 
 // Owner has an address: a service, or, with Endpoint, one of its endpoints.
@@ -88,7 +90,7 @@ func (n *Names) Resolve(zone, name string, qtype uint16) Answer {
 	case rest == "dns" && n.server.IsValid():
 		return Answer{Exists: true}
 	case rest == "ns.dns" && n.server.IsValid():
-		return Answer{Exists: true, Records: q.address(name, n.server)}
+		return q.nameserver()
 	case last == "svc":
 		return q.service(labels[:len(labels)-1])
 	case last == "pod":
@@ -101,17 +103,47 @@ func (n *Names) Resolve(zone, name string, qtype uint16) Answer {
 func (q *question) apex() Answer {
 	a := Answer{Exists: true}
 	if q.qtype == dns.TypeNS && q.server.IsValid() {
-		ns := "ns.dns." + q.zone
+		ns, ips := q.servers(q.zone)
 		a.Records = []dns.RR{&dns.NS{Hdr: q.header(q.name, dns.TypeNS), Ns: ns}}
-		a.Extra = []dns.RR{q.record(ns, q.server)}
+		for _, ip := range ips {
+			a.Extra = append(a.Extra, q.record(ns, ip))
+		}
 	}
 	return a
 }
+
+// servers is by which name and addresses a zone says that these servers are to be found: those of
+// the Service that clients reach them by, where there is one.
+func (n *Names) servers(zone string) (name string, ips []netip.Addr) {
+	if !ofNames(zone) {
+		zone = n.rules.primary()
+	}
+	for _, o := range n.view.ByAddress(n.server) {
+		if o.Endpoint == nil {
+			return n.nameOf(o.Service, zone), clusterIPs(o.Service)
+		}
+	}
+	return dnsutil.Join("ns.dns", zone), []netip.Addr{n.server}
+}
+
+// nameserver answers for ns.dns, which the zone's SOA names.
+func (q *question) nameserver() Answer {
+	a := Answer{Exists: true}
+	_, ips := q.servers(q.zone)
+	for _, ip := range ips {
+		a.Records = append(a.Records, q.address(q.name, ip)...)
+	}
+	return a
+}
+
+// versionTTL is for how long clients may remember the version of the specification, in seconds.
+const versionTTL = 28800
 
 func (q *question) version() Answer {
 	a := Answer{Exists: true}
 	if q.qtype == dns.TypeTXT {
 		a.Records = []dns.RR{&dns.TXT{Hdr: q.header(q.name, dns.TypeTXT), Txt: []string{"1.1.0"}}}
+		a.Records[0].Header().Ttl = versionTTL
 	}
 	return a
 }
@@ -135,7 +167,7 @@ func (q *question) pod(labels []string) Answer {
 	if !ok || q.view.Namespace(labels[1]) == nil {
 		return Answer{}
 	}
-	if q.rules.Pods == PodsVerified && !slices.Contains(q.view.PodsAt(ip), labels[1]) {
+	if q.rules.Pods == PodsVerified && !slices.ContainsFunc(q.view.PodsAt(ip), func(p *corev1.Pod) bool { return p.Namespace == labels[1] }) {
 		return Answer{}
 	}
 	return Answer{Exists: true, Records: q.address(q.name, ip)}
@@ -260,27 +292,33 @@ func (q *question) endpoint(svc *corev1.Service, label string) Answer {
 	return a
 }
 
+// maxLabel is how long a label may be; names of pods may be longer.
+const maxLabel = 63
+
 // label is the name of an endpoint below its service.
 func (r *Rules) label(e *discoveryv1.Endpoint, ip netip.Addr) string {
 	if name := deref(e.Hostname); name != "" {
 		return strings.ToLower(name)
 	}
-	if ref := e.TargetRef; r.PodNames && ref != nil && ref.Kind == "Pod" && ref.Name != "" {
+	if ref := e.TargetRef; r.PodNames && ref != nil && ref.Kind == "Pod" && ref.Name != "" && len(ref.Name) <= maxLabel {
 		return ref.Name
 	}
 	return dashed(ip)
 }
 
-// ports answers SRV questions, and says of others whether there is such a port.
+// ports answers questions about the ports of a service: SRV ones with the ports, those for
+// addresses with the addresses that have such a port.
 func (q *question) ports(svc *corev1.Service, k asked) Answer {
 	var a Answer
-	name := svc.Name + "." + svc.Namespace + ".svc." + q.zone
+	name, matching := q.nameOf(svc, q.zone), 0
 	add := func(portName string, protocol corev1.Protocol, number int32, target string, ip netip.Addr) {
 		if !k.matches(portName, protocol) {
 			return
 		}
 		a.Exists = true
+		matching++
 		if q.qtype != dns.TypeSRV {
+			a.Records = append(a.Records, q.address(q.name, ip)...)
 			return
 		}
 		a.Records = append(a.Records, &dns.SRV{Hdr: q.header(q.name, dns.TypeSRV), Port: uint16(number), Target: target})
@@ -307,7 +345,9 @@ func (q *question) ports(svc *corev1.Service, k asked) Answer {
 	}
 	a.Records, a.Extra = dedupe(a.Records), dedupe(a.Extra)
 	for _, r := range a.Records {
-		r.(*dns.SRV).Weight = weight(len(a.Records))
+		if srv, ok := r.(*dns.SRV); ok {
+			srv.Weight = weight(matching)
+		}
 	}
 	return a
 }
@@ -317,7 +357,8 @@ func complete(p *discoveryv1.EndpointPort) bool {
 	return p.Port != nil && p.Name != nil && p.Protocol != nil
 }
 
-// weight is that of one of so many records that are alike: together they have a hundred, as with CoreDNS.
+// weight is that of a record where so many addresses and ports are alike: together they have a hundred. What
+// has an address of each family counts twice, as with CoreDNS.
 func weight(n int) uint16 { return uint16(max(1, 100/max(1, n))) }
 
 // dedupe drops repeated records: a dual-stack service would have SRV records
@@ -355,15 +396,15 @@ func (q *question) each(svc *corev1.Service, fn func(*discoveryv1.EndpointSlice,
 func ready(e *discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
 
 // Reverse answers a PTR question for an address: of a cluster IP with the
-// service, of a pod with the names that it has below services: with its hostname,
-// or in headless services with its address.
+// service, of an endpoint with the names that it has below services. The specification
+// knows those of headless services; CoreDNS has them of all.
 func (n *Names) Reverse(name string, ip netip.Addr) Answer {
 	var a Answer
 	zone := n.rules.primary()
 	for _, o := range n.view.ByAddress(ip) {
-		target := o.Service.Name + "." + o.Service.Namespace + ".svc." + zone
+		target := n.nameOf(o.Service, zone)
 		if e := o.Endpoint; e != nil {
-			if !ready(e) || deref(e.Hostname) == "" && !headless(o.Service) {
+			if !ready(e) {
 				continue
 			}
 			target = n.rules.label(e, ip) + "." + target
@@ -388,6 +429,11 @@ func (q *question) address(name string, ip netip.Addr) []dns.RR {
 		return []dns.RR{r}
 	}
 	return nil
+}
+
+// nameOf is the name of a service in a zone.
+func (*Names) nameOf(svc *corev1.Service, zone string) string {
+	return dnsutil.Join(svc.Name+"."+svc.Namespace+".svc", zone)
 }
 
 func (n *Names) record(name string, ip netip.Addr) dns.RR {

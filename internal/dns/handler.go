@@ -12,6 +12,7 @@ import (
 	resolver "github.com/coredns/coredns/plugin/pkg/upstream"
 	"github.com/coredns/coredns/request"
 	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // handler is the CoreDNS plugin that answers for the cluster's names and
@@ -22,6 +23,7 @@ type handler struct {
 	shares []netip.Prefix                 // of the pod addresses: this node's
 	search []string                       // of the machine, in which pods look after the cluster's domains
 	asks   func(ip netip.Addr) netip.Addr // the server on the node of a pod elsewhere; invalid: none
+	serial func() uint32                  // of the zones, as they are now
 }
 
 // Name is the plugin's name.
@@ -43,6 +45,8 @@ func (h *handler) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg
 		if m := h.otherNode(ctx, r, zone, name); m != nil {
 			return dns.RcodeSuccess, w.WriteMsg(m)
 		}
+		a = h.names.Resolve(zone, name, qtype)
+	case name == zone:
 		a = h.names.Resolve(zone, name, qtype)
 	default:
 		if ip, ok := reverseAddress(name); ok {
@@ -85,14 +89,15 @@ func (h *handler) reply(ctx context.Context, state *request.Request, zone string
 			r.Header().Name = state.QName()
 		}
 	}
+	named := state.QName()[len(state.QName())-len(zone):] // the zone as the client wrote it
 	switch {
 	case !a.Exists:
 		m.Rcode = dns.RcodeNameError
-		m.Ns = []dns.RR{h.soa(zone)}
+		m.Ns = []dns.RR{h.soa(named)}
 	case state.QType() == dns.TypeSOA && state.Name() == zone:
-		m.Answer = []dns.RR{h.soa(zone)}
+		m.Answer = []dns.RR{h.soa(named)}
 	case len(m.Answer) == 0:
-		m.Ns = []dns.RR{h.soa(zone)}
+		m.Ns = []dns.RR{h.soa(named)}
 	}
 	m.Extra = a.Extra
 	return state.W.WriteMsg(m) // the server cuts it to what the client takes
@@ -122,11 +127,16 @@ func (h *handler) chase(ctx context.Context, state *request.Request, zone, targe
 	return nil, false // they lead in a circle
 }
 
-func (h *handler) soa(zone string) dns.RR {
-	return &dns.SOA{
-		Hdr: h.names.header(zone, dns.TypeSOA), Ns: "ns.dns." + zone, Mbox: "hostmaster." + zone,
-		Serial: 1, Refresh: 7200, Retry: 1800, Expire: 86400, Minttl: h.names.rules.TTL,
+// maxSOATTL is for how long a SOA itself may be remembered at the most, in seconds, however long records may be.
+const maxSOATTL = 300
+
+func (h *handler) soa(zone string) *dns.SOA {
+	soa := &dns.SOA{
+		Hdr: h.names.header(zone, dns.TypeSOA), Ns: dnsutil.Join("ns.dns", zone), Mbox: dnsutil.Join("hostmaster", zone),
+		Serial: h.serial(), Refresh: 7200, Retry: 1800, Expire: 86400, Minttl: h.names.rules.TTL,
 	}
+	soa.Hdr.Ttl = min(soa.Hdr.Ttl, maxSOATTL)
+	return soa
 }
 
 // otherNodeWait is how long the server of another node may take to say whether it has a pod.
@@ -162,18 +172,22 @@ func (h *handler) otherNode(ctx context.Context, r *dns.Msg, zone, name string) 
 // AutoPath is where the pod that asks looks for names, one after the other, for CoreDNS'
 // plugin autopath to do it in its stead. Nil: it is no pod of this node.
 func (h *handler) AutoPath(state request.Request) []string {
-	zone := h.names.rules.zone(state.Name())
-	if zone == "" || h.names.rules.Pods != PodsVerified {
+	zone, pod := h.names.rules.zone(state.Name()), h.client(&state)
+	if zone == "" || pod == nil {
 		return nil
 	}
-	ip, err := netip.ParseAddr(state.IP())
-	if err != nil {
-		return nil
-	}
-	namespaces := h.names.view.PodsAt(ip.Unmap())
-	if len(namespaces) == 0 {
-		return nil
-	}
-	search := []string{namespaces[0] + ".svc." + zone, "svc." + zone, zone}
+	search := []string{dnsutil.Join(pod.Namespace+".svc", zone), dnsutil.Join("svc", zone), zone}
 	return append(append(search, h.search...), "") // the name itself comes last
+}
+
+// client is the pod that asks, where pods are verified. Nil: it is none of this node.
+func (h *handler) client(state *request.Request) *corev1.Pod {
+	ip, err := netip.ParseAddr(state.IP())
+	if err != nil || h.names.rules.Pods != PodsVerified {
+		return nil
+	}
+	if pods := h.names.view.PodsAt(ip.Unmap()); len(pods) > 0 {
+		return pods[0]
+	}
+	return nil
 }

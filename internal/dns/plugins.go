@@ -90,7 +90,10 @@ func (l *loading) kubernetes(c *caddy.Controller) error {
 	if err != nil {
 		return plugin.Error("kubernetes", err)
 	}
-	h := &handler{names: NewNames(l.s.view, rules, l.s.o.ServiceIP), shares: l.s.o.Share, search: searches(l.s.o.ResolvConf), asks: l.s.serverFor}
+	h := &handler{
+		names: NewNames(l.s.view, rules, l.s.o.ServiceIP), shares: l.s.o.Share, search: searches(l.s.o.ResolvConf),
+		asks: l.s.serverFor, serial: l.s.view.serial,
+	}
 	config := dnsserver.GetConfig(c)
 	config.AddPlugin(func(next plugin.Handler) plugin.Handler {
 		h.next = next

@@ -229,6 +229,10 @@ func (l limited) Service(namespace, name string) *corev1.Service {
 	return nil
 }
 
+func (l limited) Services() []*corev1.Service {
+	return slices.DeleteFunc(l.View.Services(), func(svc *corev1.Service) bool { return !l.seen(svc) })
+}
+
 func (l limited) Slices(svc *corev1.Service) []*discoveryv1.EndpointSlice {
 	if l.r.NoEndpoints {
 		return nil

@@ -219,7 +219,7 @@ func TestAnswersOverUDPAndTCP(t *testing.T) {
 	r.expect("A", "pods.shop.svc.cluster.local", "NOERROR", "A 10.244.1.2", "A 10.244.1.3")
 	r.expect("A", "a.pods.shop.svc.cluster.local", "NOERROR", "A 10.244.1.2")
 	trace.Proves(t, "C-195/long-names", "DNS-010", "DNS-011", "DNS-012")
-	r.expect("SRV", "_http._tcp.web.shop.svc.cluster.local", "NOERROR", "SRV 0 100 80 web.shop.svc.cluster.local.")
+	r.expect("SRV", "_http._tcp.web.shop.svc.cluster.local", "NOERROR", "SRV 0 50 80 web.shop.svc.cluster.local.") // of two families
 	trace.Proves(t, "DNS-010", "DNS-013")
 	r.expect("SRV", "_http._tcp.pods.shop.svc.cluster.local", "NOERROR",
 		"SRV 0 50 8080 a.pods.shop.svc.cluster.local.", "SRV 0 50 8080 10-244-1-3.pods.shop.svc.cluster.local.")
@@ -231,13 +231,29 @@ func TestAnswersOverUDPAndTCP(t *testing.T) {
 	r.expect("MX", "web.shop.svc.cluster.local", "NOERROR")
 	r.expect("A", "88.0.96.10.in-addr.arpa", "NOERROR")
 	r.expect("A", "nobody.shop.svc.cluster.local", "NXDOMAIN")
-	r.expect("SOA", "cluster.local", "NOERROR", "SOA ns.dns.cluster.local. hostmaster.cluster.local. 1 7200 1800 86400 30")
+	r.expect("SOA", "cluster.local", "NOERROR", fmt.Sprintf("SOA ns.dns.cluster.local. hostmaster.cluster.local. %d 7200 1800 86400 30", r.s.view.serial()))
+}
+
+// The zones of addresses are zones as well: nobody else is asked about them.
+func TestZonesOfAddressesAnswerForThemselves(t *testing.T) {
+	t.Parallel()
+	r := run(t, shop)
+	world, asked := upstream(t, "192.0.2.1")
+	r.settings("  upstreamNameservers: '[\"" + world + "\"]'\n")
+	r.soon("www.example.org", "NOERROR", "A 192.0.2.1")
+	before := asked()
+	r.expect("SOA", "in-addr.arpa", "NOERROR", fmt.Sprintf("SOA ns.dns.in-addr.arpa. hostmaster.in-addr.arpa. %d 7200 1800 86400 30", r.s.view.serial()))
+	r.expect("NS", "ip6.arpa", "NOERROR", "NS ns.dns.cluster.local.")
+	r.expect("A", "in-addr.arpa", "NOERROR")
+	if asked() != before {
+		t.Errorf("asked another server %d times", asked()-before)
+	}
 }
 
 func TestDenialSaysHowLongItHolds(t *testing.T) {
 	t.Parallel()
 	r := run(t, shop)
-	for name, code := range map[string]int{"nobody.shop.svc.cluster.local": dns.RcodeNameError, "_http._tcp.web.shop.svc.cluster.local": dns.RcodeSuccess} {
+	for name, code := range map[string]int{"nobody.shop.svc.cluster.local": dns.RcodeNameError, "shop.svc.cluster.local": dns.RcodeSuccess} {
 		m := r.ask("udp", "A", name)
 		if m.Rcode != code || len(m.Answer) > 0 || len(m.Ns) != 1 || m.Ns[0].Header().Rrtype != dns.TypeSOA || m.Ns[0].Header().Name != "cluster.local." {
 			t.Errorf("%s: got\n%s\nwant %s with the SOA of the zone", name, m, dns.RcodeToString[code])
@@ -262,6 +278,18 @@ func TestAnswerHasTheNameAsItWasAsked(t *testing.T) {
 		if len(m.Answer) == 1 && m.Answer[0].Header().Ttl != defaultCorefileTTL {
 			t.Errorf("over %s: got a TTL of %d s, want %d", network, m.Answer[0].Header().Ttl, defaultCorefileTTL)
 		}
+	}
+}
+
+// Who asks in letters large and small to know a forged answer finds them again, in the zone of a denial as well.
+func TestZoneIsAsItWasAsked(t *testing.T) {
+	t.Parallel()
+	r := run(t, shop)
+	if m := r.ask("udp", "A", "nobody.shop.svc.ClUsTeR.lOcAl."); len(m.Ns) != 1 || m.Ns[0].Header().Name != "ClUsTeR.lOcAl." {
+		t.Errorf("a name that is not: got\n%s", m)
+	}
+	if m := r.ask("udp", "SOA", "Cluster.local."); len(m.Answer) != 1 || m.Answer[0].Header().Name != "Cluster.local." {
+		t.Errorf("the zone: got\n%s", m)
 	}
 }
 

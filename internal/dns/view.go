@@ -59,6 +59,12 @@ func (v *cached) Service(namespace, name string) *corev1.Service {
 	return svc
 }
 
+func (v *cached) Services() []*corev1.Service { return v.services.List("", nil) }
+
+// serial tells apart what the zone was at different times. It grows with each change of a service or of
+// endpoints, at times without one, and is nearly the same on all nodes: the revisions are the API's.
+func (v *cached) serial() uint32 { return uint32(v.services.Rev() + v.slices.Rev()) }
+
 func (v *cached) Slices(svc *corev1.Service) []*discoveryv1.EndpointSlice {
 	return v.slices.ByIndex(discovery.IndexService, cache.Key(svc.Namespace, svc.Name))
 }
@@ -83,14 +89,14 @@ func (v *cached) ByAddress(ip netip.Addr) []Owner {
 }
 
 // PodsAt looks at the pods of the node. Those that have ended have no address any more.
-func (v *cached) PodsAt(ip netip.Addr) (namespaces []string) {
+func (v *cached) PodsAt(ip netip.Addr) (found []*corev1.Pod) {
 	for _, p := range v.pods.ByIndex(nodeField, v.node) {
 		if p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			continue
 		}
 		if slices.ContainsFunc(p.Status.PodIPs, func(a corev1.PodIP) bool { return a.IP == ip.String() }) {
-			namespaces = append(namespaces, p.Namespace)
+			found = append(found, p)
 		}
 	}
-	return namespaces
+	return found
 }

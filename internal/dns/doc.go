@@ -4,8 +4,9 @@
 //
 // answer.go is pure: a question, the rules of a Corefile (rules.go) and a view of the cluster
 // in, records out. It follows the Kubernetes DNS specification 1.1.0. handler.go is the plugin
-// kubernetes around it. corefile.go reads a Corefile into a config, server.go decides which
-// one is in force, sockets.go leads questions to it, keep.go keeps it for the next start.
+// kubernetes around it, transfer.go and metadata.go are what that is to the plugins of these
+// names. corefile.go reads a Corefile into a config, server.go decides which one is in force,
+// sockets.go leads questions to it, keep.go keeps it for the next start.
 //
 // The config map kube-system/kube-dns, if there is one, is read as well, in the words that
 // kube-dns had: upstreamNameservers is a JSON list of servers, which stand for those of

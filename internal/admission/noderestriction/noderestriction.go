@@ -77,6 +77,8 @@ func (r *restriction) check(ctx context.Context, a *admission.Attributes, node s
 		return resourceSlice(a, node)
 	case core.PersistentVolumes.Def:
 		return volume(a, node)
+	case core.PersistentVolumeClaims.Def:
+		return claim(a, node)
 	case storage.CSINodes.Def:
 		if nameOf(a) != node {
 			return a.Forbid("can only access CSINode with the same name as the requesting node")
@@ -97,6 +99,29 @@ func volume(a *admission.Attributes, node string) error {
 		return a.Forbid("node %q can only remove the finalizer %s of volumes", node, claims.DeletedByDriver)
 	}
 	return nil
+}
+
+// claim lets an agent say of a claim how large its volume is and how far it has grown, and nothing else.
+func claim(a *admission.Attributes, node string) error {
+	if a.Sub != "status" {
+		return a.Forbid("may only update PVC status")
+	}
+	if a.Operation != admission.Update {
+		return a.Forbid("unexpected operation %q", a.Operation)
+	}
+	if !equality.Semantic.DeepEqual(withoutSize(a.Object.(*corev1.PersistentVolumeClaim)), withoutSize(a.Old.(*corev1.PersistentVolumeClaim))) {
+		return a.Forbid("node %q is not allowed to update fields other than status.quantity and status.conditions", node)
+	}
+	return nil
+}
+
+// withoutSize is a claim without what agents may change, and what changes with every write.
+func withoutSize(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	rest := c.DeepCopy()
+	rest.ResourceVersion, rest.ManagedFields = "", nil
+	s := &rest.Status
+	s.Capacity, s.Conditions, s.AllocatedResources, s.AllocatedResourceStatuses = nil, nil, nil, nil
+	return rest
 }
 
 // resourceSlice looks at the node of slices that are new, and of each that goes with
@@ -141,7 +166,7 @@ func (r *restriction) pod(ctx context.Context, a *admission.Attributes, node str
 		}
 		pod, old := a.Object.(*corev1.Pod), a.Old.(*corev1.Pod)
 		if !maps.Equal(pod.Labels, old.Labels) {
-			return a.Forbid("node %q can not update labels through pod status", node)
+			return a.Forbid("node %q cannot update labels through pod status", node)
 		}
 		// What a pod claims, its node may read.
 		if !equality.Semantic.DeepEqual(pod.Status.ResourceClaimStatuses, old.Status.ResourceClaimStatuses) {
@@ -152,7 +177,7 @@ func (r *restriction) pod(ctx context.Context, a *admission.Attributes, node str
 		}
 		return nil
 	case "eviction":
-		return r.onNode(ctx, a, node, "node %q can only evict pods with spec.nodeName set to itself")
+		return r.onNode(ctx, a, node, "node %s can only evict pods with spec.nodeName set to itself")
 	}
 	return a.Forbid("unexpected pod subresource %q, only 'status' and 'eviction' are allowed", a.Sub)
 }
@@ -221,7 +246,7 @@ func (r *restriction) node(a *admission.Attributes, node string) error {
 	obj, _ := a.Object.(*corev1.Node)
 	if a.Operation == admission.Create && obj != nil {
 		if bad := forbiddenLabels(obj.Labels, nil); len(bad) > 0 {
-			return a.Forbid("is not allowed to set the following labels: %s", strings.Join(bad, ", "))
+			return a.Forbid("node %q is not allowed to set the following labels: %s", node, strings.Join(bad, ", "))
 		}
 		if obj.Spec.ConfigSource != nil {
 			return a.Forbid("node %q is not allowed to create pods with a non-nil configSource", node)

@@ -28,6 +28,9 @@ func TestNodeAgentsWriteOnlyWhatIsAboutTheirNode(t *testing.T) {
 	mirror := func(owners, spec string) string { return fmt.Sprintf(mirrorPod, owners, spec) }
 	const mine, others = "Pod: {metadata: {namespace: team, name: x, labels: {a: b}}, spec: {nodeName: n1}}", "Pod: {metadata: {namespace: team, name: x}, spec: {nodeName: n2}}"
 	const held = "PersistentVolume: {metadata: {name: v, finalizers: [x.example/y, external-provisioner.volume.kubernetes.io/finalizer]}, spec: {persistentVolumeReclaimPolicy: Delete}}"
+	const grows = "PersistentVolumeClaim: {metadata: {namespace: team, name: c, resourceVersion: '7', labels: {a: b}}, spec: {volumeName: v}, status: {phase: Bound, capacity: {storage: 1Gi}, allocatedResources: {storage: 2Gi}, allocatedResourceStatuses: {storage: NodeResizePending}}}"
+	const grown = "PersistentVolumeClaim: {metadata: {namespace: team, name: c, labels: {a: b}}, spec: {volumeName: v}, status: {phase: Bound, capacity: {storage: 2Gi}, conditions: [{type: NodeResizeError, status: 'True'}]}}"
+	const onlySize = `persistentvolumeclaims "c" is forbidden: node "n1" is not allowed to update fields other than status.quantity and status.conditions`
 	const pods = `pods "x" is forbidden: `
 	for _, q := range []struct{ name, sub, now, old, want string }{
 		{"mirror pod", "", mirror(owner, ""), "", ""},
@@ -52,13 +55,15 @@ func TestNodeAgentsWriteOnlyWhatIsAboutTheirNode(t *testing.T) {
 		{"update of a pod", "", mine, mine, pods + `unexpected operation "UPDATE", node "n1" can only create and delete mirror pods`},
 		{"status of a pod on the node", "status", mine, mine, ""},
 		{"status of a pod elsewhere", "status", others, others, pods + `node "n1" can only update pod status for pods with spec.nodeName set to itself`},
-		{"labels through the status", "status", mine, strings.Replace(mine, "a: b", "a: c", 1), pods + `node "n1" can not update labels through pod status`},
+		{"labels through the status", "status", mine, strings.Replace(mine, "a: b", "a: c", 1), pods + `node "n1" cannot update labels through pod status`},
+		{"eviction of a pod on the node", "eviction", mine, mine, ""},
+		{"eviction of a pod elsewhere", "eviction", others, others, pods + `node n1 can only evict pods with spec.nodeName set to itself`},
 		{"binding", "binding", mine, mine, pods + `unexpected pod subresource "binding", only 'status' and 'eviction' are allowed`},
 
 		{"new node", "", "Node: {metadata: {name: n1, labels: {kubernetes.io/hostname: n1, mine: x, example.com/y: z, node.kubernetes.io/whatever: x}}}", "", ""},
 		{"new node of another name", "", "Node: {metadata: {name: n2}}", "", `nodes "n2" is forbidden: node "n1" is not allowed to modify node "n2"`},
 		{"new node with system labels", "", "Node: {metadata: {name: n1, labels: {node-restriction.kubernetes.io/trusted: x, node-role.kubernetes.io/control-plane: '', foo.k8s.io/x: y}}}", "",
-			`nodes "n1" is forbidden: is not allowed to set the following labels: foo.k8s.io/x, node-restriction.kubernetes.io/trusted, node-role.kubernetes.io/control-plane`},
+			`nodes "n1" is forbidden: node "n1" is not allowed to set the following labels: foo.k8s.io/x, node-restriction.kubernetes.io/trusted, node-role.kubernetes.io/control-plane`},
 		{"own node", "", "Node: {metadata: {name: n1, labels: {a: b}}}", "Node: {metadata: {name: n1}}", ""},
 		{"taints of the own node", "", "Node: {metadata: {name: n1}}", "Node: {metadata: {name: n1}, spec: {taints: [{key: a}]}}", `nodes "n1" is forbidden: node "n1" is not allowed to modify taints`},
 		{"owners of the own node", "", "Node: {metadata: {name: n1, ownerReferences: [{name: x}]}}", "Node: {metadata: {name: n1}}", `nodes "n1" is forbidden: node "n1" is not allowed to modify ownerReferences`},
@@ -82,6 +87,11 @@ func TestNodeAgentsWriteOnlyWhatIsAboutTheirNode(t *testing.T) {
 		{"volume that is to be kept now", "", strings.Replace(strings.Replace(held, ", external-provisioner.volume.kubernetes.io/finalizer", "", 1), "Delete", "Retain", 1), held,
 			`persistentvolumes "v" is forbidden: node "n1" can only remove the finalizer external-provisioner.volume.kubernetes.io/finalizer of volumes`},
 		{"delete of a volume", "", "", held, ""},
+		{"claim that has grown", "status", grown, grows, ""},
+		{"claim that is lost", "status", strings.Replace(grown, "Bound", "Lost", 1), grows, onlySize},
+		{"labels of a claim through the status", "status", strings.Replace(grown, "a: b", "a: c", 1), grows, onlySize},
+		{"volume of a claim through the status", "status", strings.Replace(grown, "volumeName: v", "volumeName: w", 1), grows, onlySize},
+		{"claim itself", "", grown, grows, `persistentvolumeclaims "c" is forbidden: may only update PVC status`},
 		{"event", "", "Event: {metadata: {namespace: team, name: e}}", "", ""},
 	} {
 		a := admissiontest.Request(t, q.now, q.old)

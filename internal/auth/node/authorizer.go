@@ -127,7 +127,7 @@ func (a *Authorizer) refuses(node string, attrs authorizer.Attributes) string {
 	case "/serviceaccounts":
 		return a.serviceAccount(node, attrs)
 	case "/nodes":
-		return own(node, attrs, "Node")
+		return own(node, attrs)
 	case "coordination.k8s.io/leases":
 		return lease(node, attrs)
 	case "storage.k8s.io/csinodes":
@@ -308,16 +308,21 @@ func (a *Authorizer) serviceAccount(node string, attrs authorizer.Attributes) st
 	return ""
 }
 
-// own checks that an agent deals with the object of its own node alone. New
-// nodes have no name yet in the request: admission looks at it.
-func own(node string, attrs authorizer.Attributes, what string) string {
-	if attrs.GetVerb() == "create" || attrs.GetName() == node {
+// own checks that an agent reads the object of its own node alone, by its name: also before there is
+// one. Whose node it is that is written, admission looks at: it says that to people.
+func own(node string, attrs authorizer.Attributes) string {
+	switch attrs.GetVerb() {
+	case "get", "list", "watch":
+	default:
 		return ""
 	}
-	if attrs.GetName() == "" {
-		return fmt.Sprintf("node %q cannot %s all %ss, only its own %s object", node, attrs.GetVerb(), strings.ToLower(what), what)
+	switch attrs.GetName() {
+	case node:
+		return ""
+	case "":
+		return fmt.Sprintf("node '%s' cannot read all nodes, only its own Node object", node)
 	}
-	return fmt.Sprintf("node %q cannot %s %q, only its own %s object", node, attrs.GetVerb(), attrs.GetName(), what)
+	return fmt.Sprintf("node '%s' cannot read '%s', only its own Node object", node, attrs.GetName())
 }
 
 func lease(node string, attrs authorizer.Attributes) string {

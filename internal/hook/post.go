@@ -58,3 +58,12 @@ func (a answer) refusal() error {
 	}
 	return apierrors.NewGenericServerResponse(a.code, http.MethodPost, schema.GroupResource{}, "", text, 0, true)
 }
+
+// CheckKind refuses an answer of another kind than is wanted. One that does not say of which kind it
+// is, or of which version, is what was asked for, as it is to upstream: webhooks often leave that out.
+func CheckKind(got, want metav1.TypeMeta) error {
+	if got.Kind != "" && got.Kind != want.Kind || got.APIVersion != "" && got.APIVersion != want.APIVersion {
+		return fmt.Errorf("the webhook answered with %q %q, want %s %s", got.APIVersion, got.Kind, want.APIVersion, want.Kind)
+	}
+	return nil
+}

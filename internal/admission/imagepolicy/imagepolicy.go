@@ -125,8 +125,8 @@ func (p *plugin) ask(ctx context.Context, spec *imagepolicyv1alpha1.ImageReviewS
 	if err := p.remote.Post(ctx, &imagepolicyv1alpha1.ImageReview{TypeMeta: kind, Spec: *spec}, &got, nil); err != nil {
 		return status, err
 	}
-	if got.TypeMeta != kind {
-		return status, fmt.Errorf("the webhook answered with %q %q, want %s %s", got.APIVersion, got.Kind, kind.APIVersion, kind.Kind)
+	if err := hook.CheckKind(got.TypeMeta, kind); err != nil {
+		return status, err
 	}
 	keep := p.deny
 	if got.Status.Allowed {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	imagepolicyv1alpha1 "k8s.io/api/imagepolicy/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -47,6 +48,8 @@ func newGuard(t *testing.T) *guard {
 				return
 			case "lies":
 				q.Kind = "Pod"
+			case "plain":
+				q.TypeMeta = metav1.TypeMeta{}
 			case "silent":
 				q.Status.Allowed = false
 			default:
@@ -109,6 +112,7 @@ func TestPodsRunWhatTheWebhookLetsIn(t *testing.T) {
 	}{
 		{[]string{"good/a", "good/b"}, "", "", 1},
 		{[]string{"bad/a", "good/b"}, forbidden + "image policy webhook backend denied one or more images: no image of bad", "same", 1},
+		{[]string{"good/a", "plain/b"}, "", "", 1},
 		{[]string{"good/a", "silent/b"}, forbidden + "one or more images rejected by webhook backend", "same", 1},
 		{[]string{"good/a", "broken/b"}, forbidden + "unable", "", 2},
 		{[]string{"good/a", "lies/b"}, forbidden + `the webhook answered with "imagepolicy.k8s.io/v1alpha1" "Pod"`, "", 2},

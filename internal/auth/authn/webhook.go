@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kemudi/kemudi/internal/hook"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -104,7 +105,7 @@ func NewWebhook(o WebhookOptions, audiences []string, with WebhookWith) (authent
 func (w *Webhook) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	wanted, limited := authenticator.AudiencesFrom(ctx)
 	answer, err := w.review(ctx, &authenticationv1.TokenReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/" + w.version, Kind: "TokenReview"}, // of both versions the JSON is alike
+		TypeMeta: w.kind(),
 		Spec:     authenticationv1.TokenReviewSpec{Token: token, Audiences: wanted},
 	})
 	if err != nil {
@@ -138,6 +139,11 @@ func (w *Webhook) AuthenticateToken(ctx context.Context, token string) (*authent
 		u.Extra[key] = values
 	}
 	return &authenticator.Response{User: u, Audiences: audiences}, true, nil
+}
+
+// kind is that of questions and answers. Of both versions the JSON is alike.
+func (w *Webhook) kind() metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: "authentication.k8s.io/" + w.version, Kind: "TokenReview"}
 }
 
 // againError is a failure that may be none a moment later.
@@ -208,8 +214,5 @@ func (w *Webhook) post(ctx context.Context, body []byte) (*authenticationv1.Toke
 	if err := json.Unmarshal(data, answer); err != nil {
 		return nil, fmt.Errorf("its answer: %w", err)
 	}
-	if want := "authentication.k8s.io/" + w.version; answer.Kind != "TokenReview" || answer.APIVersion != want {
-		return nil, fmt.Errorf("its answer is a %s of %s, want a TokenReview of %s", answer.Kind, answer.APIVersion, want)
-	}
-	return answer, nil
+	return answer, hook.CheckKind(answer.TypeMeta, w.kind())
 }

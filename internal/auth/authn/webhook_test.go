@@ -17,13 +17,14 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// hook is a webhook that runs until the test ends, and the flags that lead to it.
-func hook(t *testing.T, answer http.HandlerFunc) WebhookOptions {
+// hookOptions is a webhook that runs until the test ends, and the flags that lead to it.
+func hookOptions(t *testing.T, answer http.HandlerFunc) WebhookOptions {
 	t.Helper()
 	srv := httptest.NewTLSServer(answer)
 	t.Cleanup(srv.Close)
@@ -80,6 +81,9 @@ func (l *liar) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	case "other kind":
 		a.Kind = "Pod"
+	case "no kind":
+		a.TypeMeta = metav1.TypeMeta{}
+		a.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: who}
 	case "no name":
 		a.Status.Authenticated = true
 	case "elsewhere":
@@ -96,7 +100,7 @@ func (l *liar) answer(w http.ResponseWriter, r *http.Request) {
 func TestWebhookSaysWhoseTokensAre(t *testing.T) {
 	t.Parallel()
 	liar := &liar{release: make(chan struct{})}
-	o := hook(t, liar.answer)
+	o := hookOptions(t, liar.answer)
 	for _, version := range []string{"v1", "v1beta1"} {
 		o.Version = version
 		w, err := NewWebhook(o, []string{"api"}, WebhookWith{Metrics: NewCacheMetrics(nil)})
@@ -127,7 +131,8 @@ func TestWebhookSaysWhoseTokensAre(t *testing.T) {
 			t.Errorf("%s: two tokens shown three times: asked %d times, want 2", version, got)
 		}
 		for token, want := range map[string]string{
-			"for others": "nobody", "bad": "it has ended", "huge": "larger than", "other kind": "is a Pod of authentication.k8s.io/" + version,
+			"for others": "nobody", "bad": "it has ended", "huge": "larger than", "other kind": `the webhook answered with "authentication.k8s.io/` + version + `" "Pod"`,
+			"no kind": "janeu1[dev]",
 			"no name": "names no user", "elsewhere": "it answers 307", "refused": "it answers 403", "once more": "janeu1[dev]",
 		} {
 			if got := ask(t.Context(), token); !strings.Contains(got, want) {

@@ -1,13 +1,13 @@
 package webhook
 
 import (
-	"fmt"
-
 	authorizationv1 "k8s.io/api/authorization/v1"
 	authorizationv1beta1 "k8s.io/api/authorization/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/kemudi/kemudi/internal/hook"
 )
 
 // question is a request as a webhook is asked about it.
@@ -125,10 +125,5 @@ type status struct {
 	Reason  string `json:"reason"`
 }
 
-// check refuses what is no answer to the question: a page for people, a list, another version.
-func (a *answer) check(version string) error {
-	if want := kind(version); a.TypeMeta != want {
-		return fmt.Errorf("the webhook answered with %q %q, want %s %s", a.APIVersion, a.Kind, want.APIVersion, want.Kind)
-	}
-	return nil
-}
+// check refuses what is no answer to the question: a list, another version.
+func (a *answer) check(version string) error { return hook.CheckKind(a.TypeMeta, kind(version)) }

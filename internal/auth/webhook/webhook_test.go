@@ -141,6 +141,8 @@ func TestWebhookIsBelievedAndWhatItCannotSayIsAFailure(t *testing.T) {
 		"says both":                  {says(200, review("v1", `{"allowed":true,"denied":true}`)), no, no, "", "webhook subject access review returned both allow and deny response", "success", 2},
 		"answers in another version": {says(200, review("v1beta1", `{"allowed":true}`)), no, none, "", `the webhook answered with "authorization.k8s.io/v1beta1" "SubjectAccessReview"`, "error", 2},
 		"answers with a pod":         {says(200, `{"apiVersion":"v1","kind":"Pod","status":{"allowed":true}}`), no, none, "", `the webhook answered with "v1" "Pod"`, "error", 2},
+		"does not say what it is":    {says(200, `{"status":{"allowed":true}}`), yes, yes, "", "", "success", 2},
+		"says nothing":               {says(200, `{}`), none, none, "", "", "success", 2},
 		"is a page for people":       {says(200, `<html>`), no, none, "", "read the answer", "error", 2},
 		"answers nothing":            {says(200, ``), no, none, "", "read the answer", "error", 2},
 		"fails":                      {says(500, `out of order`), no, none, "", "has prevented the request from succeeding", "error", 10}, // five times each

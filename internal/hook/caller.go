@@ -239,5 +239,5 @@ func read(resp *http.Response, err error) (answer, error) {
 	case len(body) > MaxAnswer:
 		return answer{}, fmt.Errorf("the answer is longer than %d bytes", MaxAnswer)
 	}
-	return answer{code: resp.StatusCode, contentType: resp.Header.Get("Content-Type"), body: body}, nil
+	return answer{code: resp.StatusCode, contentType: resp.Header.Get("Content-Type"), retryAfter: resp.Header.Get("Retry-After"), body: body}, nil
 }

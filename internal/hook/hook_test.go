@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -181,6 +182,70 @@ func TestWhatGoesWrongIsSaid(t *testing.T) {
 			var status *apierrors.StatusError
 			if errors.As(err, &status) != (tc.code != 0) || tc.code != 0 && status.ErrStatus.Code != tc.code {
 				t.Errorf("got %#v, want code %d", err, tc.code)
+			}
+		})
+	}
+}
+
+func TestWebhooksThatSayWhenAreAskedAgain(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	asked := map[string]int{}
+	p := newPlace(t, "checks.shop.svc", func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		asked[r.URL.Path]++
+		n := asked[r.URL.Path]
+		mu.Unlock()
+		switch path := r.URL.Path; {
+		case path == "/busy" && n < 3, path == "/never":
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusTooManyRequests)
+		case path == "/down" && n < 2:
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case path == "/tomorrow":
+			w.Header().Set("Retry-After", "86400")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case path == "/silent":
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case path == "/refuses":
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusForbidden)
+		default:
+			_, _ = w.Write(body)
+		}
+	})
+	c := caller(t, p)
+	for path, want := range map[string]struct {
+		err   string // part of it; empty: there is an answer
+		code  int32
+		asked int
+	}{
+		"/busy": {"", 0, 3}, "/down": {"", 0, 2}, "/never": {"too many requests", 429, 11}, "/silent": {"currently unable to handle the request", 503, 1}, "/refuses": {"unknown", 403, 1},
+		"/tomorrow": {"context deadline exceeded - error from a previous attempt: ", 503, 1},
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			patience := 30 * time.Second
+			if path == "/tomorrow" {
+				patience = 100 * time.Millisecond
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			var got note
+			err := c.Post(ctx, hook.Config{Service: &hook.Service{Namespace: "shop", Name: "checks", Path: path}, CABundle: p.ca}, note{"hello"}, &got)
+			var status *apierrors.StatusError
+			switch {
+			case want.err == "" && (err != nil || got.Text != "hello"):
+				t.Errorf("got %q, %v, want an answer", got.Text, err)
+			case want.err != "" && (err == nil || !strings.Contains(err.Error(), want.err) || !errors.As(err, &status) || status.ErrStatus.Code != want.code):
+				t.Errorf("got %v, want %q with code %d", err, want.err, want.code)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if asked[path] != want.asked {
+				t.Errorf("asked %d times, want %d", asked[path], want.asked)
 			}
 		})
 	}

@@ -6,23 +6,27 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/kemudi/kemudi/internal/task"
 )
 
 // Post sends a document to a webhook, as JSON, and reads its answer into out. It waits as long as
-// ctx lets it. What the webhook refuses is a [apierrors.StatusError] with its code; other errors
+// ctx lets it, and asks again when the webhook says so. What the webhook refuses is a [apierrors.StatusError] with its code; other errors
 // are those of the network, and say whom they are about.
 func (c *Caller) Post(ctx context.Context, cfg Config, in, out any) error {
 	doc, err := json.Marshal(in)
 	if err != nil {
 		return fmt.Errorf("write the request: %w", err)
 	}
-	a, err := c.send(ctx, cfg, doc)
+	a, err := c.sendAgain(ctx, cfg, doc)
 	if err != nil {
 		return err
 	}
@@ -35,11 +39,41 @@ func (c *Caller) Post(ctx context.Context, cfg Config, in, out any) error {
 	return nil
 }
 
+// tries is how often a webhook is asked that has too much to do and says when to come again.
+const tries = 11
+
+// sendAgain sends a document until the webhook takes it, or does not say when it may.
+func (c *Caller) sendAgain(ctx context.Context, cfg Config, doc []byte) (answer, error) {
+	for n := 1; ; n++ {
+		a, err := c.send(ctx, cfg, doc)
+		if err != nil {
+			return a, err
+		}
+		wait, again := a.later()
+		if !again || n == tries {
+			return a, nil
+		}
+		if err := task.Sleep(ctx, wait); err != nil {
+			return a, fmt.Errorf("%w - error from a previous attempt: %w", err, a.refusal())
+		}
+	}
+}
+
 // answer is what a webhook has answered.
 type answer struct {
 	code        int
 	contentType string
+	retryAfter  string
 	body        []byte
+}
+
+// later is when a webhook that could not answer wants to be asked again.
+func (a answer) later() (time.Duration, bool) {
+	if a.code != http.StatusTooManyRequests && a.code < http.StatusInternalServerError {
+		return 0, false
+	}
+	seconds, err := strconv.Atoi(a.retryAfter)
+	return time.Duration(seconds) * time.Second, err == nil
 }
 
 // refusal is the error that an answer is: in the words of the webhook, if it has any.

@@ -1,10 +1,15 @@
 package authn
 
 import (
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/base64"
 	"errors"
+	"fmt"
+	"math/big"
 	"net/http"
 	"reflect"
 	"slices"
@@ -89,7 +94,8 @@ func TestChainFindsOutWhoAsks(t *testing.T) {
 		{name: "client certificate", cert: client, want: "alice [dev ops system:authenticated]"},
 		{name: "certificate of another cluster", cert: issue(t, stranger.CA, pki.Subject{Name: "eve", Client: true}), want: "error: verifying certificate"},
 		{name: "server's certificate", cert: issue(t, p.CA, pki.Subject{Name: "kube-apiserver", Server: true}), want: "error: verifying certificate"},
-		{name: "certificate without a name", cert: issue(t, p.CA, pki.Subject{Client: true}), want: "error: client certificate"},
+		{name: "certificate without a name", cert: issue(t, p.CA, pki.Subject{Client: true}), want: "system:anonymous [system:unauthenticated]"},
+		{name: "certificate without a name and a token", headers: "Authorization: Bearer s3cret", cert: issue(t, p.CA, pki.Subject{Client: true}), want: "bob [dev system:authenticated]"},
 		{name: "bearer token", headers: "Authorization: Bearer s3cret", want: "bob [dev system:authenticated]"},
 		{name: "bearer token in other case", headers: "Authorization: bearer s3cret ", want: "bob [dev system:authenticated]"},
 		{name: "bearer token and more", headers: "Authorization: Bearer s3cret more", want: "bob [dev system:authenticated]"},
@@ -121,6 +127,44 @@ func TestChainFindsOutWhoAsks(t *testing.T) {
 	strict := New(Options{NoAnonymous: true})
 	if got := who(strict, request(t, "")); got != "nobody" {
 		t.Errorf("anonymous requests turned off: got %s", got)
+	}
+}
+
+func TestCertificatesMayNameTheUIDOfTheirUser(t *testing.T) {
+	p := newPKI(t)
+	a := New(Options{ClientCA: p.CA.Pool()})
+	for _, c := range []struct {
+		name string
+		uids []string
+		want string
+	}{
+		{"none", nil, "alice: "},
+		{"one", []string{"8d3f"}, "alice: 8d3f"},
+		{"two", []string{"8d3f", "8d40"}, "error: expected 1 UID, but found multiple: [8d3f 8d40]"},
+		{"an empty one", []string{""}, "error: UID cannot be an empty string"},
+	} {
+		subject := pkix.Name{CommonName: "alice"}
+		for _, uid := range c.uids {
+			subject.ExtraNames = append(subject.ExtraNames, pkix.AttributeTypeAndValue{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, Value: uid})
+		}
+		made, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+			SerialNumber: big.NewInt(7), Subject: subject, NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		}, p.CA.Cert, p.CA.Key.Public(), p.CA.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, err := x509.ParseCertificate(made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, ok, err := a.AuthenticateRequest(request(t, "", cert))
+		got := fmt.Sprintf("error: %v", err)
+		if err == nil && ok {
+			got = res.User.GetName() + ": " + res.User.GetUID()
+		}
+		if got != c.want {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
 	}
 }
 

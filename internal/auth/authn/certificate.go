@@ -3,7 +3,9 @@ package authn
 import (
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/asn1"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -15,7 +17,7 @@ import (
 )
 
 // certificates knows clients by their certificates: the common name is the
-// user, the organizations are the groups. The TLS layer has checked that the
+// user, the organizations are the groups, and the UID may be there, too. The TLS layer has checked that the
 // client has the key, but not who signed.
 type certificates struct {
 	roots *x509.CertPool
@@ -45,7 +47,7 @@ func (c *certificates) authenticate(r *http.Request) (*authenticator.Response, b
 	}
 	leaf := r.TLS.PeerCertificates[0]
 	u, err := c.user(leaf, r.TLS.PeerCertificates[1:])
-	if err != nil {
+	if u == nil || err != nil {
 		return nil, false, err
 	}
 	if c.expiry != nil {
@@ -60,6 +62,7 @@ func (c *certificates) authenticate(r *http.Request) (*authenticator.Response, b
 	return &authenticator.Response{Audiences: auds, User: u}, true, nil
 }
 
+// user is whose certificate it is; nil: nobody's, as it has no name.
 func (c *certificates) user(leaf *x509.Certificate, between []*x509.Certificate) (*user.DefaultInfo, error) {
 	digest := sha256.Sum256(leaf.Raw)
 	now := time.Now()
@@ -74,10 +77,15 @@ func (c *certificates) user(leaf *x509.Certificate, between []*x509.Certificate)
 		return nil, fmt.Errorf("verifying certificate SN=%d, SKID=%s failed: %w", leaf.SerialNumber, hex.EncodeToString(leaf.SubjectKeyId), err)
 	}
 	if leaf.Subject.CommonName == "" {
-		return nil, fmt.Errorf("client certificate SN=%d has no common name", leaf.SerialNumber)
+		return nil, nil
+	}
+	uid, err := uidOf(leaf)
+	if err != nil {
+		return nil, err
 	}
 	u := &user.DefaultInfo{
 		Name:   leaf.Subject.CommonName,
+		UID:    uid,
 		Groups: leaf.Subject.Organization,
 		Extra:  map[string][]string{user.CredentialIDKey: {"X509SHA256=" + hex.EncodeToString(digest[:])}},
 	}
@@ -89,6 +97,29 @@ func (c *certificates) user(leaf *x509.Certificate, between []*x509.Certificate)
 	}
 	c.mu.known[digest] = known{u, until}
 	return u, nil
+}
+
+// uidType is the attribute of a certificate's subject that says the UID of the user (KEP-4828).
+var uidType = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}
+
+// uidOf is the UID that a certificate names; empty: it names none.
+func uidOf(cert *x509.Certificate) (string, error) {
+	var all []string
+	for _, a := range cert.Subject.Names {
+		if a.Type.Equal(uidType) {
+			uid, _ := a.Value.(string) // a certificate with anything else cannot be read
+			all = append(all, uid)
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return "", nil
+	case len(all) > 1:
+		return "", fmt.Errorf("expected 1 UID, but found multiple: %v", all)
+	case all[0] == "":
+		return "", errors.New("UID cannot be an empty string")
+	}
+	return all[0], nil
 }
 
 // verify checks that the certificate is a client's and signed by the roots; it

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kemudi/kemudi/internal/admission"
+	"github.com/kemudi/kemudi/internal/api/admissionregistration"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
@@ -57,14 +58,10 @@ func New(o *admission.Options, a *admission.Attributes) *Target { return &Target
 // Attributes are the write itself.
 func (t *Target) Attributes() *admission.Attributes { return t.a }
 
-// reviews are the groups of questions that policies and webhooks are not asked about: a wrong
-// answer would lock everybody out.
-var reviews = []string{"authentication.k8s.io", "authorization.k8s.io"}
-
 // Exempt reports that neither webhooks nor policies are asked about the write: it is of
 // themselves, or a question of who somebody is or what he may do.
 func Exempt(a *admission.Attributes) bool {
-	return a.Def.Group == "admissionregistration.k8s.io" || a.Def.Handler != resource.Generic && slices.Contains(reviews, a.Def.Group)
+	return a.Def.Group == admissionregistration.Group || slices.Contains(admissionregistration.Unasked, a.Def.GroupResource())
 }
 
 // Requested is the version that the request speaks.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -257,6 +258,35 @@ func TestConfigurationsAreExempt(t *testing.T) {
 	// Nor are questions about who may do what, on which everything depends.
 	w.must(201, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{"spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}}`)
 	w.must(200, "DELETE", validatingPath+"/v", "")
+}
+
+func TestRulesThatNameWhatNobodyIsAskedAboutAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rule := func(groups, resources string) string {
+		return `"rules":[{"operations":["*"],"apiGroups":[` + groups + `],"apiVersions":["v1"],"resources":[` + resources + `]}]`
+	}
+	warning := func(named string) string {
+		return `299 - "webhooks[0].rules[0]: ` + named + ` is excluded from admission webhooks; this rule will have no effect"`
+	}
+	const reviews = `"subjectaccessreviews","pods","selfsubjectaccessreviews","subjectaccessreviews"`
+	for _, q := range []struct {
+		name, rule string
+		want       []string
+	}{
+		{"tokens", rule(`"authentication.k8s.io"`, `"tokenreviews"`), []string{warning("tokenreviews.authentication.k8s.io")}},
+		{"some of several", rule(`"authorization.k8s.io"`, reviews), []string{warning("subjectaccessreviews.authorization.k8s.io"), warning("selfsubjectaccessreviews.authorization.k8s.io")}},
+		{"of another group", rule(`"example.com"`, `"tokenreviews"`), nil},
+		{"all groups", rule(`"*"`, `"tokenreviews"`), nil},
+		{"all resources", rule(`"authentication.k8s.io"`, `"*"`), nil},
+	} {
+		for _, path := range []string{mutatingPath, validatingPath} {
+			rec := w.ask("POST", path+"?dryRun=All", config("w", w.hook("/w", q.rule)), "Content-Type: application/json")
+			if got := rec.Header()["Warning"]; rec.Code != 201 || !slices.Equal(got, q.want) {
+				t.Errorf("%s, %s: got %d and %q, want %q", q.name, path, rec.Code, got, q.want)
+			}
+		}
+	}
 }
 
 func TestDefinitionsOfKindsAreAskedAbout(t *testing.T) {

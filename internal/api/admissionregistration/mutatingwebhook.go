@@ -24,6 +24,9 @@ var MutatingWebhookConfigurations = resource.Define(resource.Spec[*admissionregi
 		}
 	},
 	Validate: validateMutating(strict),
+	Warn: func(c, _ *admissionregistrationv1.MutatingWebhookConfiguration) []string {
+		return warnOfUnasked(c.Webhooks)
+	},
 	Columns: []resource.Column[*admissionregistrationv1.MutatingWebhookConfiguration]{
 		webhooksColumn(func(c *admissionregistrationv1.MutatingWebhookConfiguration) int { return len(c.Webhooks) }),
 	},

@@ -6,10 +6,51 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kemudi/kemudi/internal/api/core/check"
 	"github.com/kemudi/kemudi/internal/resource"
 )
+
+// Unasked are the questions who somebody is and what he may do. Neither webhooks nor policies are asked
+// about them: a wrong answer would lock everybody out.
+var Unasked = []schema.GroupResource{
+	{Group: authenticationv1.GroupName, Resource: "selfsubjectreviews"},
+	{Group: authenticationv1.GroupName, Resource: "tokenreviews"},
+	{Group: authorizationv1.GroupName, Resource: "localsubjectaccessreviews"},
+	{Group: authorizationv1.GroupName, Resource: "selfsubjectaccessreviews"},
+	{Group: authorizationv1.GroupName, Resource: "selfsubjectrulesreviews"},
+	{Group: authorizationv1.GroupName, Resource: "subjectaccessreviews"},
+}
+
+// warnOfUnasked tells of rules of webhooks that name such questions. One with a star means others, too.
+func warnOfUnasked(webhooks []admissionregistrationv1.MutatingWebhook) (out []string) {
+	for i := range webhooks {
+		for j := range webhooks[i].Rules {
+			for _, named := range unaskedBy(&webhooks[i].Rules[j]) {
+				out = append(out, fmt.Sprintf("webhooks[%d].rules[%d]: %s is excluded from admission webhooks; this rule will have no effect", i, j, named))
+			}
+		}
+	}
+	return out
+}
+
+// unaskedBy are those that a rule names, each once.
+func unaskedBy(r *admissionregistrationv1.RuleWithOperations) (named []schema.GroupResource) {
+	if slices.Contains(r.APIGroups, "*") || slices.Contains(r.Resources, "*") {
+		return nil
+	}
+	for _, group := range r.APIGroups {
+		for _, plural := range r.Resources {
+			if gr := (schema.GroupResource{Group: group, Resource: plural}); slices.Contains(Unasked, gr) && !slices.Contains(named, gr) {
+				named = append(named, gr)
+			}
+		}
+	}
+	return named
+}
 
 // ValidateRule refuses a rule that says which writes are meant, of a webhook or a policy, if it
 // cannot be.

@@ -22,6 +22,9 @@ var ValidatingWebhookConfigurations = resource.Define(resource.Spec[*admissionre
 		}
 	},
 	Validate: validateValidating(strict),
+	Warn: func(c, _ *admissionregistrationv1.ValidatingWebhookConfiguration) []string {
+		return warnOfUnasked(ValidatingWebhooks(c))
+	},
 	Columns: []resource.Column[*admissionregistrationv1.ValidatingWebhookConfiguration]{
 		webhooksColumn(func(c *admissionregistrationv1.ValidatingWebhookConfiguration) int { return len(c.Webhooks) }),
 	},

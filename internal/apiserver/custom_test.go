@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,6 +94,7 @@ func customOnEtcd() map[string]func(t *testing.T) {
 	return map[string]func(t *testing.T){
 		"TestObjectsOfKindsAtRunTimeAreCreatedReadChangedAndDeleted": TestObjectsOfKindsAtRunTimeAreCreatedReadChangedAndDeleted,
 		"TestKindsAtRunTimeAreReadStrictly":                          TestKindsAtRunTimeAreReadStrictly,
+		"TestNewFinalizersThatOthersMayHaveAreWarnedOf":              TestNewFinalizersThatOthersMayHaveAreWarnedOf,
 		"TestFieldsOfKindsAtRunTimeHaveManagers":                     TestFieldsOfKindsAtRunTimeHaveManagers,
 		"TestVersionsAreConvertedOnTheWayOut":                        TestVersionsAreConvertedOnTheWayOut,
 		"TestReplacedDefinitionKeepsWhatIsTheSame":                   TestReplacedDefinitionKeepsWhatIsTheSame,
@@ -284,6 +286,33 @@ func TestKindsAtRunTimeAreReadStrictly(t *testing.T) {
 	const twice = "apiVersion: example.com/v2\nkind: Widget\nmetadata: {name: new}\nfoo: 1\nfoo: 2\n"
 	if got := f.must(400, "PATCH", widgetsAt2+"/new?fieldManager=m&fieldValidation=Strict", twice, applyPatch); !strings.Contains(got, `line 5: key \"foo\" already set in map`) {
 		t.Errorf("apply: got %s", got)
+	}
+}
+
+func TestNewFinalizersThatOthersMayHaveAreWarnedOf(t *testing.T) {
+	f := newFixture(t, serves(custom.Define(compiled(t, widgets)).Def))
+	const (
+		bare   = `metadata.finalizers: "mine": prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers`
+		dotted = `metadata.finalizers: "mine.example.com": prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers`
+	)
+	named := func(finalizers string) string {
+		return strings.Replace(widget("one", ""), `"name":"one"`, `"name":"one","finalizers":[`+finalizers+`]`, 1)
+	}
+	for _, q := range []struct {
+		method, path, body string
+		headers            []string
+		want               []string // what the warnings begin with
+	}{
+		{"POST", widgetsAt, named(`"mine.example.com","mine","example.com/mine","orphan"`), nil, []string{bare, dotted}},
+		{"PATCH", widgetsAt + "/one", `{"metadata":{"labels":{"a":"b"}}}`, []string{mergePatch}, nil},
+		{"PATCH", widgetsAt2 + "/one", `{"metadata":{"finalizers":["mine","other","mine.example.com"]}}`, []string{mergePatch}, []string{"example.com/v2 Widget is deprecated", strings.Replace(bare, "mine", "other", 1)}},
+		{"PATCH", widgetsAt + "/one/status", `{"status":{"replicas":1}}`, []string{mergePatch}, nil},
+	} {
+		w := f.ask(q.method, q.path, q.body, q.headers...)
+		got := warningsOf(t, w.Header())
+		if w.Code >= 300 || !slices.EqualFunc(got, q.want, strings.HasPrefix) {
+			t.Errorf("%s %s %s: got %d and %q, want %q", q.method, q.path, q.body, w.Code, got, q.want)
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ func Define(k Kind) *resource.Resource[*Object] {
 		return func() resource.Object { return &Object{of: of, at: version, tree: &tree{}} }
 	}
 	s := resource.Spec[*Object]{
-		Names: k.Names, HasGeneration: true, Update: resource.UpdateNeedsRevision,
+		Names: k.Names, HasGeneration: true, Update: resource.UpdateNeedsRevision, Warn: warnOfFinalizers,
 	}
 	if k.Ending {
 		s.Verbs = resource.AllVerbs &^ resource.Create // finalizers must be taken away

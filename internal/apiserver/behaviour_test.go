@@ -430,6 +430,7 @@ func TestImpersonationNeedsPermission(t *testing.T) {
 		"Impersonate-Group: g":        `UID:"", Groups:[]string{"g"}, Extra:map[string][]string(nil)}`,
 		"Impersonate-Uid: u":          `UID:"u", Groups:[]string(nil), Extra:map[string][]string(nil)}`,
 		"Impersonate-Extra-Scopes: s": `UID:"", Groups:[]string(nil), Extra:map[string][]string{"scopes":[]string{"s"}}}`,
+		"Impersonate-Extra-%zz: s":    `UID:"", Groups:[]string(nil), Extra:map[string][]string{"%zz":[]string{"s"}}}`, // no escape, and so what it is
 	} {
 		want = strconv.Quote(`requested &user.DefaultInfo{Name:"", ` + want + ` without impersonating a user name`)
 		if got := f.must(400, "GET", mapsPath, "", alone); !strings.Contains(got, strings.ReplaceAll(want, "&", `\u0026`)) {
@@ -498,6 +499,10 @@ func TestImpersonationIsConstrained(t *testing.T) {
 	refused := "impersonate-on:user-info:list /configmaps \nimpersonate:user-info authentication.k8s.io/users bob\n"
 	got := ask(403, refused, refused+"impersonate /users bob\n", "Impersonate-User: bob", "Impersonate-Group: system:masters")
 	if want := `groups.authentication.k8s.io \"system:masters\" is forbidden: User \"system:serviceaccount:a:agent\" cannot impersonate:user-info resource \"groups\" in API group \"authentication.k8s.io\" at the cluster scope: impersonating the system:masters group is not allowed`; !strings.Contains(got, want) {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	got = ask(403, refused, refused+"impersonate /users bob\n", "Impersonate-User: bob", "Impersonate-Extra-Example.com%2f%41b: x")
+	if want := `impersonating a non-lowercase key in extra is not allowed: \"example.com/Ab\"`; !strings.Contains(got, want) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	got = ask(403, "", "impersonate-on:user-info:list /configmaps \nimpersonate /users bob\n", "Impersonate-User: bob")

@@ -17,14 +17,18 @@ const impersonateExtra = "Impersonate-Extra-"
 func Impersonated(h http.Header) (*user.DefaultInfo, error) {
 	as := &user.DefaultInfo{Name: h.Get("Impersonate-User"), UID: h.Get("Impersonate-Uid"), Groups: slices.Clone(h["Impersonate-Group"])}
 	for header, values := range h {
-		if key, ok := strings.CutPrefix(header, impersonateExtra); ok {
-			if name, err := url.PathUnescape(strings.ToLower(key)); err == nil {
-				if as.Extra == nil {
-					as.Extra = map[string][]string{}
-				}
-				as.Extra[name] = values
-			}
+		key, ok := strings.CutPrefix(header, impersonateExtra)
+		if !ok || len(values) == 0 {
+			continue
 		}
+		key = strings.ToLower(key)
+		if plain, err := url.PathUnescape(key); err == nil { // else it is meant as it stands: nothing that is asked for is passed over
+			key = plain
+		}
+		if as.Extra == nil {
+			as.Extra = map[string][]string{}
+		}
+		as.Extra[key] = append(as.Extra[key], values...)
 	}
 	switch {
 	case as.Name != "":

@@ -246,13 +246,15 @@ func TestHooksOfSidecarsRunAtOnceAndTheirContainersEndLast(t *testing.T) {
 		if want := "0s hook c, 0s hook s1, 0s hook s2, 0s stop c"; got != want {
 			t.Errorf("order within the grace period: got %s, want %s", got, want)
 		}
-		if p := n.after(9*time.Second, "web"); p != nil {
-			t.Errorf("left after 28 s: %+v", p.Status)
+		if p := n.after(5*time.Second, "web"); p != nil { // with the extra grace, which all have together
+			t.Errorf("left after 24 s: %+v", p.Status)
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if got, want := strings.Join(log[min(4, len(log)):], ", "), "20s stop s3, 22s stop s2, 24s stop s1"; got != want {
-			t.Errorf("order after it: got %s, want %s", got, want)
+		late := log[min(4, len(log)):]
+		slices.Sort(late) // nobody waits for a turn any more
+		if got, want := strings.Join(late, ", "), "20s stop s1, 20s stop s2, 20s stop s3"; got != want {
+			t.Errorf("after it: got %s, want %s", got, want)
 		}
 	})
 }

@@ -215,9 +215,10 @@ func (s *step) startingContainer() bool {
 
 // stopSidecars has the preStop hooks of all sidecars run at once, beside the end
 // of the app containers, and the sidecars themselves killed one after another
-// when those are gone. It reports whether anything of the pod runs.
+// when those are gone, or all together when the pod's time is up. It reports whether
+// anything of the pod runs.
 func (s *step) stopSidecars(appRuns bool) bool {
-	running := appRuns
+	running, late := appRuns, s.late()
 	for i := len(s.pod.Spec.InitContainers) - 1; i >= 0; i-- {
 		spec := &s.pod.Spec.InitContainers[i]
 		c := s.newest(spec.Name)
@@ -225,13 +226,28 @@ func (s *step) stopSidecars(appRuns bool) bool {
 			continue
 		}
 		waits := s.hook(spec, c, "")
-		if !running && !waits {
+		if (!running || late) && !waits {
 			s.kill(c, s.graceLeft(c), KilledForEnd, "Stopping container "+spec.Name)
+		}
+		if running && !late {
+			s.wakeAt(s.graceEnd())
 		}
 		running = true
 	}
 	return running
 }
+
+// graceEnd is when the pod's time to end is up.
+func (s *step) graceEnd() time.Time {
+	since := s.o.EndingSince
+	if since.IsZero() {
+		since = s.now
+	}
+	return since.Add(time.Duration(s.graceSeconds(s.ending.grace)) * time.Second)
+}
+
+// late reports whether the pod's time to end is up: nobody waits for a turn any more.
+func (s *step) late() bool { return !s.now.Before(s.graceEnd()) }
 
 // hook has the preStop hook of a container run ahead of its end; the message says
 // that this begins with it. It reports whether the end must wait for it: as long as
@@ -246,11 +262,7 @@ func (s *step) hook(spec *v1.Container, c *Container, message string) bool {
 		return false
 	}
 	s.do(Action{Op: PreStop, Container: c.Name, ID: c.ID, Grace: left, Message: message})
-	since := s.o.EndingSince
-	if since.IsZero() {
-		since = s.now
-	}
-	s.wakeAt(since.Add(time.Duration(s.graceSeconds(s.ending.grace)) * time.Second))
+	s.wakeAt(s.graceEnd())
 	return true
 }
 

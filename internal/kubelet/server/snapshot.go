@@ -55,6 +55,7 @@ func (s *Server) snapshot(ctx context.Context) (*usage.Snapshot, error) {
 	tree, runner := cgroup.Open(cgroup.Top), s.o.Pods.Runner
 	look := &usage.Snapshot{
 		Stats: used, Containers: there, Capacity: runner.Node.Capacity(nil), Now: time.Now(), Node: s.machine(ctx), Read: tree.Read,
+		PodsCgroup: runner.Facts.CgroupParent + "/kubepods",
 	}
 	sandboxes := map[string]string{} // by the UIDs of pods
 	if look.Node == nil {

@@ -21,6 +21,9 @@ type Snapshot struct {
 	Capacity   v1.ResourceList // of the node
 	// Read says what the kernel counts for a cgroup.
 	Read func(path string) cgroup.Values
+	// PodsCgroup is that of all pods together; empty: there is none.
+	PodsCgroup string
+
 	Now  time.Time
 	Node *Node // nil: there is no machine
 }

@@ -40,7 +40,7 @@ func look() *Snapshot {
 		Stats: []*runtimeapi.ContainerStats{{
 			Attributes:    &runtimeapi.ContainerAttributes{Id: "c1", Labels: labels, Metadata: &runtimeapi.ContainerMetadata{Name: "main"}},
 			Cpu:           &runtimeapi.CpuUsage{Timestamp: now.UnixNano(), UsageCoreNanoSeconds: number(5e9)},
-			Memory:        &runtimeapi.MemoryUsage{Timestamp: now.UnixNano(), WorkingSetBytes: number(100)},
+			Memory:        &runtimeapi.MemoryUsage{Timestamp: now.UnixNano(), WorkingSetBytes: number(100), PageFaults: number(12)},
 			Swap:          &runtimeapi.SwapUsage{Timestamp: now.UnixNano(), SwapUsageBytes: number(3), SwapAvailableBytes: number(4)},
 			WritableLayer: &runtimeapi.FilesystemUsage{Timestamp: now.UnixNano(), UsedBytes: number(77)},
 		}},
@@ -49,13 +49,15 @@ func look() *Snapshot {
 			UID: "u1", Namespace: "shop", Name: "web", Cgroup: "/pods/podu1", Started: time.Unix(890, 0),
 			Interfaces: []machine.Interface{{Name: "eth0", Received: machine.Traffic{Bytes: 11, Packets: 12, Errors: 13, Dropped: 14}, Sent: machine.Traffic{Bytes: 21}}},
 		}},
-		Capacity: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("1Ki")},
-		Now:      now,
+		Capacity:   v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("1Ki")},
+		Now:        now,
+		PodsCgroup: "/pods",
 		Read: func(path string) cgroup.Values {
 			return map[string]cgroup.Values{
 				"/pods/podu1": {"cpu.stat usage_usec": 6e6, "memory.current": 500, "memory.stat inactive_file": 100, "pids.current": 7,
 					"cpu.pressure some total": 5, "io.pressure some total": 6, "io.pressure full total": 3, "io.pressure full avg60": 150},
-				"/": {"cpu.pressure some avg10": 1200, "cpu.pressure some total": 8},
+				"/":     {"cpu.pressure some avg10": 1200, "cpu.pressure some total": 8, "memory.stat pgfault": 90, "memory.stat pgmajfault": 3},
+				"/pods": {"cpu.stat usage_usec": 8e6, "memory.current": 700, "memory.stat inactive_file": 50, "memory.max": 1000, "memory.stat pgfault": 66},
 				"/pods/podu1/c1": {
 					"cpu.stat nr_throttled": 9, "cpu.stat throttled_usec": 2e6, "cpu.max quota": 50000, "memory.max": 1 << 20, "memory.stat pgmajfault": 5,
 					"io.stat 1:99999 rbytes": 30, "io.stat 1:99999 rios": 2, "memory.events oom_kill": 1, "memory.pressure some total": 4e6,
@@ -115,8 +117,21 @@ func TestSummaryIsOfTheMachineAsWellAsOfPods(t *testing.T) {
 			t.Errorf("%s of the node: got %d, want %d", what, is[0], is[1])
 		}
 	}
-	if len(s.Pods) != 1 || len(s.Pods[0].Containers) != 1 {
-		t.Fatalf("got pods %+v", s.Pods)
+	if len(s.Pods) != 1 || len(s.Pods[0].Containers) != 1 || len(n.SystemContainers) != 1 || n.SystemContainers[0].Name != "pods" {
+		t.Fatalf("got pods %+v, system containers %+v", s.Pods, n.SystemContainers)
+	}
+	all := n.SystemContainers[0]
+	for what, is := range map[string][2]uint64{
+		"CPU": {*all.CPU.UsageCoreNanoSeconds, 8e9}, "memory": {*all.Memory.WorkingSetBytes, 650}, "memory available": {*all.Memory.AvailableBytes, 350},
+		"page faults": {*all.Memory.PageFaults, 66}, "page faults of the node": {*n.Memory.PageFaults, 90}, "major page faults of the node": {*n.Memory.MajorPageFaults, 3},
+		"page faults of a pod": {*s.Pods[0].Memory.PageFaults, 12},
+	} {
+		if is[0] != is[1] {
+			t.Errorf("%s, of all pods together: got %d, want %d", what, is[0], is[1])
+		}
+	}
+	if all.Memory.RSSBytes != nil || s.Pods[0].Memory.AvailableBytes != nil {
+		t.Errorf("what is not counted, or not limited: got %+v, %+v", all.Memory, s.Pods[0].Memory)
 	}
 	p, c := s.Pods[0], s.Pods[0].Containers[0]
 	for what, is := range map[string][2]uint64{

@@ -50,6 +50,9 @@ func (s *Snapshot) Summary(node string) stats.Summary {
 	out := stats.Summary{Node: stats.NodeStats{NodeName: node}, Pods: []stats.PodStats{}}
 	for _, uid := range order {
 		pods[uid].IO = addPressure(values[uid], pods[uid].CPU, pods[uid].Memory, metav1.NewTime(s.Now))
+		if m := pods[uid].Memory; m != nil {
+			m.AvailableBytes = left(values[uid], m.WorkingSetBytes)
+		}
 		out.Pods = append(out.Pods, *pods[uid])
 		if s.Node == nil {
 			out.Node.CPU, out.Node.Memory = addCPU(out.Node.CPU, pods[uid].CPU), addMemory(out.Node.Memory, pods[uid].Memory)
@@ -57,9 +60,69 @@ func (s *Snapshot) Summary(node string) stats.Summary {
 	}
 	if s.Node != nil {
 		s.Node.add(&out.Node, metav1.NewTime(s.Now))
-		out.Node.IO = addPressure(s.Read("/"), out.Node.CPU, out.Node.Memory, metav1.NewTime(s.Now))
+		all := s.Read("/")
+		out.Node.Memory.PageFaults, out.Node.Memory.MajorPageFaults = counted(all, "memory.stat pgfault"), counted(all, "memory.stat pgmajfault")
+		out.Node.IO = addPressure(all, out.Node.CPU, out.Node.Memory, metav1.NewTime(s.Now))
+		out.Node.SystemContainers = s.podsTogether(out.Pods)
 	}
 	return out
+}
+
+// podsTogether is what all pods use together, as the kernel counts it for them. The agent and the runtime are one process and have
+// no cgroups of which the same could be told.
+func (s *Snapshot) podsTogether(pods []stats.PodStats) []stats.ContainerStats {
+	v := s.Read(s.PodsCgroup)
+	if s.PodsCgroup == "" || len(v) == 0 {
+		return nil
+	}
+	now := metav1.NewTime(s.Now)
+	out := stats.ContainerStats{
+		Name: stats.SystemContainerPods, StartTime: metav1.NewTime(s.Node.Used.Booted),
+		CPU:    &stats.CPUStats{Time: now, UsageCoreNanoSeconds: counted(v, "cpu.stat usage_usec")},
+		Memory: &stats.MemoryStats{Time: now, UsageBytes: counted(v, "memory.current"), RSSBytes: counted(v, "memory.stat anon")},
+		Swap:   &stats.SwapStats{Time: now, SwapUsageBytes: counted(v, "memory.swap.current")},
+	}
+	if n := out.CPU.UsageCoreNanoSeconds; n != nil {
+		*n *= 1000
+	}
+	for i := range pods {
+		if c := pods[i].CPU; c != nil {
+			out.CPU.UsageNanoCores = add(out.CPU.UsageNanoCores, c.UsageNanoCores)
+		}
+	}
+	working := workingSet(v)
+	out.Memory.WorkingSetBytes, out.Memory.AvailableBytes = working, left(v, working)
+	out.Memory.PageFaults, out.Memory.MajorPageFaults = counted(v, "memory.stat pgfault"), counted(v, "memory.stat pgmajfault")
+	out.IO = addPressure(v, out.CPU, out.Memory, now)
+	return []stats.ContainerStats{out}
+}
+
+// counted is a number of a cgroup; nil: the kernel does not tell it.
+func counted(v cgroup.Values, key string) *uint64 {
+	n, ok := v[key]
+	if !ok {
+		return nil
+	}
+	return &n
+}
+
+// workingSet is what a cgroup holds in memory that it is likely to need; nil: the kernel does not tell.
+func workingSet(v cgroup.Values) *uint64 {
+	n := counted(v, "memory.current")
+	if n != nil {
+		*n -= min(*n, v["memory.stat inactive_file"])
+	}
+	return n
+}
+
+// left is how much more memory a cgroup may have that holds some already; nil: it is not limited.
+func left(v cgroup.Values, working *uint64) *uint64 {
+	n := counted(v, "memory.max")
+	if n == nil || working == nil {
+		return nil
+	}
+	*n -= min(*n, *working)
+	return n
 }
 
 // addPod adds what is known of a pod as a whole, and returns what the kernel counts for it.
@@ -182,6 +245,7 @@ func addMemory(sum, m *stats.MemoryStats) *stats.MemoryStats {
 		sum = &stats.MemoryStats{Time: m.Time}
 	}
 	sum.UsageBytes, sum.WorkingSetBytes, sum.RSSBytes = add(sum.UsageBytes, m.UsageBytes), add(sum.WorkingSetBytes, m.WorkingSetBytes), add(sum.RSSBytes, m.RSSBytes)
+	sum.PageFaults, sum.MajorPageFaults = add(sum.PageFaults, m.PageFaults), add(sum.MajorPageFaults, m.MajorPageFaults)
 	return sum
 }
 

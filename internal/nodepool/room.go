@@ -31,7 +31,7 @@ func unwelcome(p *scale.Pool, pod *corev1.Pod) string {
 	}
 	i := slices.IndexFunc(p.Taints, func(t corev1.Taint) bool {
 		return t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(pod.Spec.Tolerations, func(o corev1.Toleration) bool {
-			return o.ToleratesTaint(klog.Background(), &t, false)
+			return o.ToleratesTaint(klog.Logger{}, &t, true)
 		})
 	})
 	if i >= 0 {

@@ -46,6 +46,6 @@ func (f *fit) on(node *corev1.Node) (runs, stays bool) {
 
 func (f *fit) tolerates(taint *corev1.Taint) bool {
 	return slices.ContainsFunc(f.tolerations, func(t corev1.Toleration) bool {
-		return t.ToleratesTaint(klog.Background(), taint, false)
+		return t.ToleratesTaint(klog.Logger{}, taint, true)
 	})
 }

@@ -99,7 +99,7 @@ func tolerated(pod *corev1.Pod, node *corev1.Node) (t tolerance, limited bool) {
 			continue
 		}
 		at := slices.IndexFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
-			return t.ToleratesTaint(klog.Background(), taint, false)
+			return t.ToleratesTaint(klog.Logger{}, taint, true) // values are compared as the scheduler does
 		})
 		if at < 0 {
 			return tolerance{}, true

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core"
@@ -137,10 +138,7 @@ func untolerated(pod *v1.Pod, node *v1.Node) *v1.Taint {
 		if t.Effect != v1.TaintEffectNoExecute {
 			continue
 		}
-		tolerates := func(tol v1.Toleration) bool {
-			return (tol.Effect == "" || tol.Effect == t.Effect) && (tol.Key == "" || tol.Key == t.Key) &&
-				(tol.Operator == v1.TolerationOpExists || tol.Value == t.Value)
-		}
+		tolerates := func(tol v1.Toleration) bool { return tol.ToleratesTaint(klog.Logger{}, t, true) }
 		if !slices.ContainsFunc(pod.Spec.Tolerations, tolerates) {
 			return t
 		}

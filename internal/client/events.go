@@ -27,6 +27,12 @@ type Deed struct {
 	Related resource.Object
 }
 
+// Annotated is an object given to an EventSink of which the event has annotations, for programs.
+type Annotated struct {
+	resource.Object
+	Annotations map[string]string
+}
+
 // NoEvents drops all events.
 var NoEvents EventSink = noEvents{}
 

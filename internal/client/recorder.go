@@ -44,6 +44,7 @@ type note struct {
 	kind, reason, message string
 	action                string
 	related               *corev1.ObjectReference
+	annotations           map[string]string
 	at                    time.Time
 }
 
@@ -71,6 +72,9 @@ func (s sink) Event(obj resource.Object, kind, reason, message string) {
 		if deed.Related != nil {
 			n.related = new(reference(deed.Related))
 		}
+	}
+	if a, ok := obj.(Annotated); ok {
+		obj, n.annotations = a.Object, a.Annotations
 	}
 	n.about = reference(obj)
 	select {
@@ -179,7 +183,7 @@ func newEvent(n *note, host string) *corev1.Event {
 	}
 	at := metav1.NewTime(n.at)
 	return &corev1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace},
+		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Annotations: n.annotations},
 		InvolvedObject:      n.about,
 		Type:                n.kind,
 		Reason:              n.reason,

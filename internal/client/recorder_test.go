@@ -165,6 +165,18 @@ func TestEventsAreInBothGroups(t *testing.T) {
 	})
 }
 
+func TestEventHasAnnotationsForPrograms(t *testing.T) {
+	record(t, func(b *recorded) {
+		for range 2 {
+			b.r.For("kubelet").Event(client.Annotated{Object: pod("web"), Annotations: map[string]string{"starved_resource": "memory"}}, "Warning", "Evicted", "low on memory")
+		}
+		list := b.events("default")
+		if len(list) != 1 || list[0].Annotations["starved_resource"] != "memory" || list[0].InvolvedObject.Kind != "Pod" || list[0].InvolvedObject.Name != "web" || list[0].Count != 2 {
+			t.Errorf("got %+v", list)
+		}
+	})
+}
+
 func TestEventTellsWhatIsDoneAndForWhom(t *testing.T) {
 	record(t, func(b *recorded) {
 		b.r.For("default-scheduler").Event(client.Deed{Object: pod("web"), Action: "Preempting", Related: pod("db")}, "Normal", "Preempted", "Preempted")

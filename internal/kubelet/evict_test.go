@@ -315,6 +315,60 @@ func TestNodeThatRunsOutOfDiskRemovesImagesFirst(t *testing.T) {
 	})
 }
 
+func TestNodeThatRunsOutOfInodesEndsWhoHasMostFiles(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		m := &meter{node: evict.Readings{}, pods: map[string]evict.Storage{
+			"files": {Containers: map[string]int64{"c": 1 << 20}, Inodes: 5000}, "bytes": {Containers: map[string]int64{"c": 5 << 30}, Inodes: 10},
+		}}
+		n := newMeteredNode(t, m)
+		defer func() { n.end() }()
+		createPod(t, n.api, "files", `{containers: [{name: c, image: x}]}`)
+		createPod(t, n.api, "bytes", `{containers: [{name: c, image: x}]}`)
+		n.pod("files")
+		m.set(func() { m.node = evict.Readings{evict.NodeFSInodes: {Available: 4, Capacity: 100}} })
+		n.after(13*time.Second, "files")
+		var got []string
+		for _, e := range n.api.TakeEvents() {
+			if name, text, ok := strings.Cut(e, " Warning Evicted: "); ok {
+				got = append(got, name)
+				if want := "The node was low on resource: inodes. Threshold quantity: 5, available: 4. map[starved_resource:inodes]"; text != want {
+					t.Errorf("%s: got %q, want %q", name, text, want)
+				}
+			}
+		}
+		if want := []string{"files", "bytes"}; !slices.Equal(got, want) { // it was not enough
+			t.Errorf("evicted: got %v, want %v", got, want)
+		}
+	})
+}
+
+func TestProgramsReadOfAnEventWhatAnEvictionWasFor(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		m := &meter{node: evict.Readings{}, pods: map[string]evict.Storage{}}
+		n := newMeteredNode(t, m)
+		defer func() { n.end() }()
+		createPod(t, n.api, "greedy", `{containers: [{name: a, image: x, resources: {requests: {memory: 1Gi}}}, {name: b, image: x}, {name: c, image: x}]}`)
+		createPod(t, n.api, "full", `{volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}], containers: [{name: c, image: x, resources: {requests: {memory: 1Gi}}}]}`)
+		n.pod("full")
+		m.set(func() {
+			m.node = evict.Readings{evict.MemoryAvailable: {Available: 50 << 20, Capacity: 8 << 30}}
+			m.pods["full"] = evict.Storage{Volumes: map[string]int64{"v": 2 << 20}}
+		})
+		n.after(13*time.Second, "greedy")
+		m.set(func() { m.node = evict.Readings{} })
+		n.after(13*time.Second, "full")
+		events := strings.Join(n.api.TakeEvents(), "\n")
+		for _, want := range []string{
+			"has larger consumption of memory. map[offending_containers:b,c offending_containers_usage:4Mi,4Mi starved_resource:memory]",
+			"full Warning Evicted: Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". \n", // that has no annotations, as upstream's
+		} {
+			if !strings.Contains(events+"\n", want) {
+				t.Errorf("events: no %q in\n%s", want, events)
+			}
+		}
+	})
+}
+
 // condition waits until nothing moves and returns the node's condition.
 func (n *testNode) condition(kind v1.NodeConditionType) v1.NodeCondition {
 	n.t.Helper()

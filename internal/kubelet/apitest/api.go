@@ -124,11 +124,14 @@ func (m *API) note(r *client.Request) error {
 	return nil
 }
 
-// Event notes an event as a line of text.
+// Event notes an event as a line of text, with its annotations, if it has some, at the end.
 func (m *API) Event(obj resource.Object, kind, reason, message string) {
 	where := obj.GetName()
 	if p, ok := obj.(client.Part); ok {
 		where += " " + p.FieldPath
+	}
+	if a, ok := obj.(client.Annotated); ok {
+		message += fmt.Sprint(a.Annotations)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -121,6 +121,8 @@ func (s semaphore) enter(ctx context.Context) (leave func(), err error) {
 
 // Subject is what an event is about.
 type Subject struct {
+	Annotations map[string]string // of events about the pod itself
+
 	events    client.EventSink
 	pod       *v1.Pod
 	container string // empty: the pod itself
@@ -128,12 +130,16 @@ type Subject struct {
 
 // About returns the subject of events about a container of a pod; empty: the pod itself.
 func (r *Runner) About(pod *v1.Pod, container string) Subject {
-	return Subject{r.Events, pod, container}
+	return Subject{events: r.Events, pod: pod, container: container}
 }
 
 // Event tells the user.
 func (s Subject) Event(kind, reason, message string) {
-	if s.container == "" {
+	switch {
+	case s.container == "" && len(s.Annotations) > 0:
+		s.events.Event(client.Annotated{Object: s.pod, Annotations: s.Annotations}, kind, reason, message)
+		return
+	case s.container == "":
 		s.events.Event(s.pod, kind, reason, message)
 		return
 	}

@@ -211,11 +211,21 @@ func (d *Disk) Measure(pod *v1.Pod) Held {
 func (d *Disk) Usage(pod *v1.Pod) evict.Storage {
 	held := d.Measure(pod)
 	out := evict.Storage{Volumes: map[string]int64{}, Containers: map[string]int64{}, Other: held.Other.Bytes}
-	for name, f := range held.Volumes {
-		out.Volumes[name] = f.Bytes
+	out.Inodes = held.Other.Inodes
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		f, ok := held.Volumes[v.Name]
+		if !ok {
+			continue
+		}
+		out.Volumes[v.Name] = f.Bytes
+		if evict.LocalVolume(v) {
+			out.Inodes += f.Inodes
+		}
 	}
 	for name, f := range held.Logs {
 		out.Containers[name] = f.Bytes
+		out.Inodes += f.Inodes
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package evict
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -181,11 +182,16 @@ func TestWhoUsesMoreThanAskedForGoesFirst(t *testing.T) {
 		t.Errorf("with only critical pods left: got %s", got.Pod.Name)
 	}
 	s := Starved{MemoryAvailable, 50 * mi, 100 * mi, false}
-	if got, want := big.Message(s), "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container c was using 300Mi, request is 0, has larger consumption of memory. "; got != want {
+	got, annotations := big.Message(s)
+	if want := "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container c was using 300Mi, request is 0, has larger consumption of memory. "; got != want {
 		t.Errorf("message: got %q, want %q", got, want)
 	}
-	if got := within.Message(s); strings.Contains(got, "Container") {
-		t.Errorf("message to a pod that kept to its request: %q", got)
+	if want := map[string]string{"starved_resource": "memory", "offending_containers": "c", "offending_containers_usage": "300Mi"}; !maps.Equal(annotations, want) {
+		t.Errorf("annotations: got %v, want %v", annotations, want)
+	}
+	got, annotations = within.Message(s)
+	if want := map[string]string{"starved_resource": "memory"}; strings.Contains(got, "Container") || !maps.Equal(annotations, want) {
+		t.Errorf("message to a pod that kept to its request: %q, %v", got, annotations)
 	}
 }
 

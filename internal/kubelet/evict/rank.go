@@ -29,7 +29,7 @@ func Critical(pod *v1.Pod) bool {
 type User struct {
 	Pod *v1.Pod
 	// Used is by container, in bytes; Other is what no container is charged for. Of
-	// processes there is Other alone, and how many they are.
+	// inodes and processes there is Other alone, and how many they are.
 	Used  map[string]int64
 	Other int64
 }
@@ -49,7 +49,7 @@ func resourceOf(s Signal) v1.ResourceName {
 	switch s {
 	case MemoryAvailable, PodsMemory:
 		return v1.ResourceMemory
-	case PIDAvailable:
+	case PIDAvailable, NodeFSInodes, ImageFSInodes:
 		return ""
 	}
 	return v1.ResourceEphemeralStorage
@@ -57,7 +57,7 @@ func resourceOf(s Signal) v1.ResourceName {
 
 // Choose returns the pod to evict, or nil. Pods that use more than their request go
 // before pods that do not; among these, pods of low priority go first; among pods of
-// one priority, the pod that exceeds its request by most. Nobody requests processes.
+// one priority, the pod that exceeds its request by most. Nobody requests inodes and processes.
 func Choose(s Signal, users []User) *User {
 	users = slices.DeleteFunc(slices.Clone(users), func(u User) bool { return Critical(u.Pod) })
 	if len(users) == 0 {
@@ -86,22 +86,36 @@ func Choose(s Signal, users []User) *User {
 	return &first
 }
 
+// Annotations by which programs read of an event what an eviction was for: what has run out, and, if containers use more of
+// it than they asked for, which ones, and how much, in the same order.
+const (
+	AnnotationStarved   = "starved_resource"
+	AnnotationOffending = "offending_containers"
+	AnnotationUsage     = "offending_containers_usage"
+)
+
 // Message is what the pod is told: what has run out, and which of its containers
-// use more than they asked for.
-func (u User) Message(s Starved) string {
+// use more than they asked for. The annotations say the same to programs.
+func (u User) Message(s Starved) (message string, annotations map[string]string) {
 	var b strings.Builder
 	b.WriteString(s.Message())
+	var names, usage []string
 	for _, list := range [][]v1.Container{u.Pod.Spec.InitContainers, u.Pod.Spec.Containers} {
 		for i := range list {
 			c := &list[i]
 			request := c.Resources.Requests[resourceOf(s.Signal)]
 			if used := u.Used[c.Name]; used > request.Value() {
-				fmt.Fprintf(&b, "Container %s was using %s, request is %s, has larger consumption of %s. ",
-					c.Name, resource.NewQuantity(used, resource.BinarySI), request.String(), resourceOf(s.Signal))
+				amount := resource.NewQuantity(used, resource.BinarySI).String()
+				fmt.Fprintf(&b, "Container %s was using %s, request is %s, has larger consumption of %s. ", c.Name, amount, request.String(), resourceOf(s.Signal))
+				names, usage = append(names, c.Name), append(usage, amount)
 			}
 		}
 	}
-	return b.String()
+	annotations = map[string]string{AnnotationStarved: s.Signal.Resource()}
+	if len(names) > 0 {
+		annotations[AnnotationOffending], annotations[AnnotationUsage] = strings.Join(names, ","), strings.Join(usage, ",")
+	}
+	return b.String(), annotations
 }
 
 // Refuse returns why a node under pressure does not take the pod on; empty if it does.

@@ -18,6 +18,8 @@ type Storage struct {
 	Containers map[string]int64
 	// Other is files that the node makes for the pod.
 	Other int64
+	// Inodes is how many files all of that is that counts as local storage.
+	Inodes int64
 }
 
 // HasLimits reports whether the pod may use only so much local storage.

@@ -49,6 +49,9 @@ func (s Signal) Condition() v1.NodeConditionType {
 // Disk reports whether it is of a file system.
 func (s Signal) Disk() bool { return s.Condition() == v1.NodeDiskPressure }
 
+// Inodes reports whether it counts files, not what they hold.
+func (s Signal) Inodes() bool { return s == NodeFSInodes || s == ImageFSInodes }
+
 // Resource names what has run out, as events and messages do.
 func (s Signal) Resource() string {
 	switch s {
@@ -65,7 +68,7 @@ func (s Signal) Resource() string {
 // quantity is an amount of the signal, as messages write it.
 func (s Signal) quantity(n int64) string {
 	format := resource.BinarySI
-	if s.Resource() == "inodes" || s == PIDAvailable {
+	if s.Inodes() || s == PIDAvailable {
 		format = resource.DecimalSI
 	}
 	return resource.NewQuantity(n, format).String()

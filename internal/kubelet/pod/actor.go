@@ -246,7 +246,7 @@ func (x *Actor) reportOnce(act podstep.Action) {
 		if x.d.Evict != nil && x.d.Evict.Reason == podstep.ReasonPreempting {
 			x.event("", v1.EventTypeWarning, "Preempting", act.Message)
 		} else {
-			x.event("", v1.EventTypeWarning, podstep.ReasonEvicted, act.Message)
+			x.evictedEvent(act.Message)
 		}
 	}
 	x.reported[act.ID] = true

@@ -28,6 +28,15 @@ func (w *measureStorage) note(x *Actor, err error) {
 	}
 }
 
+// evictedEvent tells the user, and programs by annotations, why the node does without the pod.
+func (x *Actor) evictedEvent(message string) {
+	about := x.s.Runner.About(x.d.Pod, "")
+	if x.d.Evict != nil {
+		about.Annotations = x.d.Evict.Annotations
+	}
+	about.Event(v1.EventTypeWarning, podstep.ReasonEvicted, message)
+}
+
 // evict ends the pod because the node is short of something.
 func (x *Actor) evict(e podstep.Eviction) {
 	if x.d.Evict != nil || x.d.Gone {

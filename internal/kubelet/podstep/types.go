@@ -34,6 +34,8 @@ type Eviction struct {
 	Reason, Message string
 	Condition       string
 	Grace           *int64
+	// Annotations are those of the event that tells of it.
+	Annotations map[string]string
 }
 
 // The reasons of pods that the node does without.

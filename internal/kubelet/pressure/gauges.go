@@ -105,6 +105,7 @@ func (m Machine) Pod(ctx context.Context, pod *v1.Pod) (evict.Storage, error) {
 	}
 	for _, s := range stats {
 		out.Containers[s.GetAttributes().GetMetadata().GetName()] += int64(s.GetWritableLayer().GetUsedBytes().GetValue())
+		out.Inodes += int64(s.GetWritableLayer().GetInodesUsed().GetValue())
 	}
 	return out, nil
 }

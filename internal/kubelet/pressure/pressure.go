@@ -112,7 +112,8 @@ func (w *Watch) relieve(ctx context.Context, m *evict.Monitor, s evict.Starved) 
 		return false
 	}
 	w.Evicted.WithLabelValues(string(s.Signal)).Inc()
-	e := podstep.Eviction{Message: u.Message(s), Grace: new(int64)}
+	e := podstep.Eviction{Grace: new(int64)}
+	e.Message, e.Annotations = u.Message(s)
 	if s.Soft {
 		*e.Grace = min(w.MaxGrace, ptr.Deref(u.Pod.Spec.TerminationGracePeriodSeconds, w.MaxGrace))
 	}
@@ -165,6 +166,9 @@ func (w *Watch) users(ctx context.Context, s evict.Signal) ([]evict.User, error)
 			}
 			u.Used = held.Containers
 			u.Other = held.Total(pod) - evict.User{Used: held.Containers}.Total()
+			if s.Inodes() {
+				u.Used, u.Other = nil, held.Inodes
+			}
 		}
 		out = append(out, u)
 	}

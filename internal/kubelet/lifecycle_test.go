@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -207,6 +208,46 @@ func TestHangingHookLeavesTheContainerTwoSeconds(t *testing.T) {
 		}
 		if p := n.after(2*time.Second, "web"); p != nil {
 			t.Errorf("left after 13 s: %+v", p.Status)
+		}
+	})
+}
+
+func TestHangingHooksGoOnAsLongAsTheirContainers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var log []string
+		began := time.Now()
+		n := newNode(t, fakecri.Options{Program: deaf, Hang: func(ctx context.Context, c *runtimeapi.ContainerConfig, _ []string) error {
+			<-ctx.Done()
+			mu.Lock()
+			defer mu.Unlock()
+			log = append(log, fmt.Sprintf("%s %s", time.Since(began), c.Metadata.Name))
+			return ctx.Err()
+		}})
+		defer func() { n.end() }()
+		const hook = `lifecycle: {preStop: {exec: {command: [x]}}}}`
+		createPod(t, n.api, "web", `{initContainers: [{name: side, image: x, restartPolicy: Always, `+hook+`], containers: [{name: c, image: x, `+hook+`]}`)
+		n.pod("web")
+		n.api.TakeEvents()
+		began = time.Now()
+		deletePod(t, n.api, "web", 10)
+		if p := n.after(13*time.Second, "web"); p != nil {
+			t.Errorf("left after 13 s: %+v", p.Status)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		slices.Sort(log)
+		if got, want := strings.Join(log, ", "), "12s c, 12s side"; got != want { // with the extra grace
+			t.Errorf("hooks were given up: got %s, want %s", got, want)
+		}
+		told := 0
+		for _, e := range n.api.TakeEvents() {
+			if strings.Contains(e, "Warning FailedPreStopHook: PreStopHook failed") {
+				told++
+			}
+		}
+		if told != 2 {
+			t.Errorf("got %d events of failed hooks, want one of each", told)
 		}
 	})
 }

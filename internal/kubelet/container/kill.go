@@ -14,31 +14,61 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/runtime"
 )
 
-// PreStop runs the container's hook within its grace period, or until the
-// container has exited, and returns how long that took.
-func (c *Container) PreStop(ctx context.Context) time.Duration {
-	began := time.Now()
-	hookCtx, cancel := context.WithTimeout(ctx, c.Act.Grace)
-	defer cancel()
-	result := make(chan error, 1)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		err := errors.New("the hook panicked")
-		contain.Run(c.Runner.Log, "preStop hook", c.Pod.Namespace+"/"+c.Pod.Name, func() {
-			err = c.Runner.runHook(hookCtx, c.hook(c.Act.ID, c.Spec.Lifecycle.PreStop))
-		})
-		result <- err
-	})
+// PreStop runs the container's hook to its end, which is that of the container at the latest.
+func (c *Container) PreStop(ctx context.Context) {
+	h := c.beginPreStop(ctx)
+	defer h.end()
 	select {
-	case err := <-result:
-		if err != nil && ctx.Err() == nil {
-			c.event(v1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
-		}
-	case <-c.Exited: // there is nothing left to prepare
-		cancel()
+	case <-h.returned:
+	case <-c.Exited:
+	case <-ctx.Done():
 	}
-	wg.Wait()
-	return time.Since(began)
+}
+
+// preStop is a hook that has been begun. Its time is the grace period; if it is not done then, it goes on beside the end of the
+// container, which has two seconds more for it, until end is called.
+type preStop struct {
+	took     time.Duration // until it was done, or its time was over
+	returned chan struct{} // closed when it has returned
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+}
+
+func (h *preStop) end() {
+	h.cancel()
+	h.wg.Wait()
+}
+
+// beginPreStop runs the container's hook, and returns when it is done, when its grace period is over, or when the container has
+// exited.
+func (c *Container) beginPreStop(ctx context.Context) *preStop {
+	began := time.Now()
+	h := &preStop{returned: make(chan struct{})}
+	hook, cancel := context.WithCancel(ctx)
+	h.cancel = cancel
+	err := errors.New("the hook panicked")
+	h.wg.Go(func() {
+		defer close(h.returned)
+		contain.Run(c.Runner.Log, "preStop hook", c.Pod.Namespace+"/"+c.Pod.Name, func() {
+			err = c.Runner.runHook(hook, c.hook(c.Act.ID, c.Spec.Lifecycle.PreStop))
+		})
+	})
+	late := time.NewTimer(c.Act.Grace)
+	defer late.Stop()
+	failed := false
+	select {
+	case <-h.returned:
+		failed = err != nil
+	case <-late.C:
+		failed = true
+	case <-c.Exited: // there is nothing left to prepare
+	case <-ctx.Done():
+	}
+	if failed && ctx.Err() == nil {
+		c.event(v1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
+	}
+	h.took = time.Since(began)
+	return h
 }
 
 // exitEventWait is how long the event of a container's exit may take after the runtime
@@ -51,7 +81,9 @@ const exitEventWait = 10 * time.Second
 func (c *Container) Kill(ctx context.Context) (s *runtimeapi.ContainerStatus, gone bool, err error) {
 	grace := c.Act.Grace
 	if !c.Hooked && c.Spec != nil && c.Spec.Lifecycle != nil && c.Spec.Lifecycle.PreStop != nil {
-		grace -= c.PreStop(ctx)
+		h := c.beginPreStop(ctx)
+		defer h.end()
+		grace -= h.took
 	}
 	if err := c.Runner.stop(ctx, c.Act.ID, int64((grace+time.Second-1)/time.Second)); err != nil {
 		return nil, false, err

@@ -156,7 +156,9 @@ func (c *Container) giveUp(ctx context.Context, id string) error {
 	if c.Spec.Lifecycle.PreStop != nil && st != nil && st.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
 		end := *c
 		end.Act.ID, end.Act.Grace = id, grace
-		grace -= end.PreStop(ctx)
+		h := end.beginPreStop(ctx)
+		defer h.end()
+		grace -= h.took
 	}
 	return c.Runner.stop(ctx, id, int64(grace/time.Second))
 }

@@ -201,8 +201,8 @@ func (r *Runtime) UpdateContainerResources(_ context.Context, in *runtimeapi.Upd
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }
 
-// ExecSync runs a command as Options.Exec says.
-func (r *Runtime) ExecSync(_ context.Context, in *runtimeapi.ExecSyncRequest, _ ...grpc.CallOption) (*runtimeapi.ExecSyncResponse, error) {
+// ExecSync runs a command as Options.Exec says, or Options.Hang.
+func (r *Runtime) ExecSync(ctx context.Context, in *runtimeapi.ExecSyncRequest, _ ...grpc.CallOption) (*runtimeapi.ExecSyncResponse, error) {
 	r.mu.Lock()
 	c := r.mu.containers[in.ContainerId]
 	r.mu.calls["ExecSync"]++
@@ -210,6 +210,9 @@ func (r *Runtime) ExecSync(_ context.Context, in *runtimeapi.ExecSyncRequest, _ 
 	r.mu.Unlock()
 	if !running {
 		return nil, notFound("container", in.ContainerId)
+	}
+	if r.o.Hang != nil {
+		return &runtimeapi.ExecSyncResponse{}, r.o.Hang(ctx, c.config, in.Cmd)
 	}
 	if r.o.Exec == nil {
 		return &runtimeapi.ExecSyncResponse{}, nil

@@ -23,6 +23,8 @@ type Options struct {
 	Program func(*runtimeapi.ContainerConfig) Program
 	// Exec runs a command in a container. Default: every command succeeds.
 	Exec func(c *runtimeapi.ContainerConfig, command []string) (stdout string, exitCode int32)
+	// Hang takes the place of Exec for commands that take as long as they are let. Its error is that of the call.
+	Hang func(ctx context.Context, c *runtimeapi.ContainerConfig, command []string) error
 	// Pull is asked before an image is pulled. Default: every image exists and is
 	// there at once.
 	Pull func(ctx context.Context, image string) error

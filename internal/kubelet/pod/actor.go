@@ -209,9 +209,8 @@ func (x *Actor) begin(act podstep.Action) {
 	case podstep.KillContainer:
 		x.o.Killed[act.ID] = act.Why
 		x.giveUpDrain()
-		if hook := x.handles[podstep.Action{Op: podstep.PreStop, ID: act.ID}.Key()]; hook != nil {
-			hook.cancel() // its time is up
-			x.o.Hooked[act.ID] = true
+		if x.handles[podstep.Action{Op: podstep.PreStop, ID: act.ID}.Key()] != nil {
+			x.o.Hooked[act.ID] = true // its time is up: what is left of it has as long as the container
 		}
 	}
 	ctx, cancel := context.WithCancel(x.ops.Context())

@@ -51,6 +51,9 @@ that others have made. Neither controllers nor a scheduler nor a node run in the
 			{name: "peer-advertise-ip", why: "the servers of a cluster serve the same"},
 			{name: "peer-advertise-port", why: "the servers of a cluster serve the same"},
 			{name: "external-hostname", why: "nothing that is answered has it"},
+			{name: "cert-dir", why: "--tls-cert-file names the certificate"},
+			{name: "kubelet-port", why: "nodes say which ports their agents have"},
+			{name: "kubelet-read-only-port", why: "node agents are asked over TLS"},
 		},
 		run: func(ctx context.Context, log *slog.Logger, step func(string, bool)) error {
 			o.Logger, o.Step = log, step

@@ -5,11 +5,32 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/kemudi/kemudi/internal/cluster"
+)
+
+// Reasons that flags of node agents, and fields of their file, have.
+const (
+	ownCgroup     = "the pods of a node have a cgroup of their own, made directly"
+	alwaysServes  = "the agent always serves"
+	ownBounds     = "calls of the container runtime have bounds of their own"
+	kernelStays   = "parameters of the kernel stay as they are"
+	noFlexVolumes = "there are no flex volumes"
+	oneRuntime    = "images are those of --container-runtime-endpoint"
+	bothCgroups   = "both versions of cgroups do"
+	diskLookedAt  = "what pods hold on disk is always looked at"
+	networkSays   = "the network's own configuration says so"
+	noChains      = "there are no such chains"
+	pullsAtATime  = "--max-parallel-image-pulls says how many images are pulled at a time"
+	scoreStays    = "the process keeps the score that it was started with"
+	openFiles     = "as many files may be open as the machine allows"
+	byControllers = "volumes of nodes are attached by controllers alone"
+	lastKept      = "of each container the last one that has ended is kept"
+	usageAsked    = "what containers use is read when somebody asks"
 )
 
 func newKubelet() *cobra.Command {
@@ -35,9 +56,47 @@ DNS are others', too.`,
 			{name: "cni-bin-dir", why: "plugins are those that are built in, and those of /opt/cni/bin"},
 			{name: "pod-infra-container-image", why: "the container runtime has its own"},
 			{name: "fail-swap-on", why: "swap is left as it is", bool: true},
-			{name: "cpu-manager-reconcile-period", why: "everything is acted on when it happens, not every so often"},
+			{name: "cpu-manager-reconcile-period", why: actedOn},
 			{name: "allow-privileged", why: "who may run privileged containers is for Pod Security to say", bool: true},
+			{name: "sync-frequency", why: actedOn},
+			{name: "file-check-frequency", why: actedOn},
+			{name: "http-check-frequency", why: actedOn},
+			{name: "volume-stats-agg-period", why: actedOn},
+			{name: "kernel-memcg-notification", why: actedOn, bool: true},
+			{name: "event-qps", why: byNumber},
+			{name: "event-burst", why: byNumber},
+			{name: "registry-qps", why: byNumber},
+			{name: "registry-burst", why: byNumber},
+			{name: "cgroups-per-qos", why: ownCgroup, bool: true},
+			{name: "system-cgroups", why: "programs stay in the cgroups that they were started in"},
+			{name: "enable-server", why: alwaysServes, bool: true},
+			{name: "runtime-request-timeout", why: ownBounds},
+			{name: "protect-kernel-defaults", why: kernelStays, bool: true},
+			{name: "volume-plugin-dir", why: noFlexVolumes},
+			{name: "image-service-endpoint", why: oneRuntime},
+			{name: "fail-cgroupv1", why: bothCgroups, bool: true},
+			{name: "local-storage-capacity-isolation", why: diskLookedAt, bool: true},
+			{name: "hairpin-mode", why: networkSays},
+			{name: "make-iptables-util-chains", why: noChains, bool: true},
+			{name: "iptables-drop-bit", why: noChains},
+			{name: "iptables-masquerade-bit", why: noChains},
+			{name: "serialize-image-pulls", why: pullsAtATime, bool: true},
+			{name: "oom-score-adj", why: scoreStays},
+			{name: "max-open-files", why: openFiles},
+			{name: "enable-controller-attach-detach", why: byControllers, bool: true},
+			{name: "pod-cidr", why: networkSays},
+			{name: "lock-file", why: "the directory of the agent has a lock of its own"},
+			{name: "exit-on-lock-contention", why: "the directory of the agent has a lock of its own", bool: true},
+			{name: "keep-terminated-pod-volumes", why: "volumes go when their pods have ended", bool: true},
+			{name: "maximum-dead-containers", why: lastKept},
+			{name: "maximum-dead-containers-per-container", why: lastKept},
+			{name: "minimum-container-ttl-duration", why: lastKept},
+			{name: "housekeeping-interval", why: usageAsked},
+			{name: "global-housekeeping-interval", why: usageAsked},
+			{name: "containerd", why: "it is --container-runtime-endpoint"},
+			{name: "containerd-namespace", why: "it is --container-runtime-endpoint"},
 		},
+		shared: slices.Concat(clientIdle, portIdle),
 		run: func(ctx context.Context, log *slog.Logger, step func(string, bool)) error {
 			if err := set.check(); err != nil {
 				return errUsage{err}
@@ -146,12 +205,6 @@ func kubeletConfig() *configKind {
 		flags[path] = configField{flag: flag, zero: true}
 	}
 	flags["authorization.mode"] = configField{flag: "authorization-mode"}
-	const (
-		events = "everything is acted on when it happens, not every so often"
-		cached = "answers of the API server are remembered for as long as upstream does"
-		rates  = "calls are limited by number, not by rate"
-		cgroup = "the pods of a node have a cgroup of their own, made directly"
-	)
 	return &configKind{
 		apiVersion: "kubelet.config.k8s.io/v1beta1", kind: "KubeletConfiguration", dropIns: true, flags: flags, settle: mergeThresholds,
 		only: map[string][]string{
@@ -160,20 +213,20 @@ func kubeletConfig() *configKind {
 		},
 		idle: map[string]string{
 			"logging": loggedElsewhere, "featureGates": featureGates.why,
-			"syncFrequency": events, "fileCheckFrequency": events, "httpCheckFrequency": events,
-			"volumeStatsAggPeriod": events, "cpuManagerReconcilePeriod": events, "configMapAndSecretChangeDetectionStrategy": events,
-			"authentication.webhook.cacheTTL": cached, "authorization.webhook": cached,
-			"eventRecordQPS": rates, "eventBurst": rates, "kubeAPIQPS": rates, "kubeAPIBurst": rates, "registryPullQPS": rates, "registryBurst": rates,
-			"cgroupDriver": cgroup, "cgroupRoot": cgroup, "cgroupsPerQOS": cgroup, "kubeletCgroups": cgroup, "systemCgroups": cgroup,
-			"enableContentionProfiling": "what is waited for is not measured", "enableServer": "the agent always serves",
-			"runtimeRequestTimeout": "calls of the container runtime have bounds of their own",
-			"protectKernelDefaults": "parameters of the kernel stay as they are", "kernelMemcgNotification": events, "containerLogMonitorInterval": events, "containerLogMaxWorkers": events,
-			"volumePluginDir": "there are no flex volumes", "imageServiceEndpoint": "images are those of --container-runtime-endpoint", "showHiddenMetricsForVersion": "nothing is hidden",
-			"failCgroupV1": "both versions of cgroups do", "localStorageCapacityIsolation": "what pods hold on disk is always looked at",
-			"failSwapOn": "swap is left as it is", "hairpinMode": "the network's own configuration says so",
-			"makeIPTablesUtilChains": "there are no such chains", "iptablesDropBit": "there are no such chains", "iptablesMasqueradeBit": "there are no such chains",
-			"serializeImagePulls": "--max-parallel-image-pulls says how many images are pulled at a time", "oomScoreAdj": "the process keeps the score that it was started with",
-			"nodeLeaseDurationSeconds": "a lease is good for 40 s", "maxOpenFiles": "as many files may be open as the machine allows", "enableControllerAttachDetach": "volumes of nodes are attached by controllers alone",
+			"syncFrequency": actedOn, "fileCheckFrequency": actedOn, "httpCheckFrequency": actedOn,
+			"volumeStatsAggPeriod": actedOn, "cpuManagerReconcilePeriod": actedOn, "configMapAndSecretChangeDetectionStrategy": actedOn,
+			"authentication.webhook.cacheTTL": remembered, "authorization.webhook": remembered,
+			"eventRecordQPS": byNumber, "eventBurst": byNumber, "kubeAPIQPS": byNumber, "kubeAPIBurst": byNumber, "registryPullQPS": byNumber, "registryBurst": byNumber,
+			"cgroupDriver": ownCgroup, "cgroupRoot": ownCgroup, "cgroupsPerQOS": ownCgroup, "kubeletCgroups": ownCgroup, "systemCgroups": ownCgroup,
+			"enableContentionProfiling": notWaited, "enableServer": alwaysServes,
+			"runtimeRequestTimeout": ownBounds,
+			"protectKernelDefaults": kernelStays, "kernelMemcgNotification": actedOn, "containerLogMonitorInterval": actedOn, "containerLogMaxWorkers": actedOn,
+			"volumePluginDir": noFlexVolumes, "imageServiceEndpoint": oneRuntime, "showHiddenMetricsForVersion": "nothing is hidden",
+			"failCgroupV1": bothCgroups, "localStorageCapacityIsolation": diskLookedAt,
+			"failSwapOn": "swap is left as it is", "hairpinMode": networkSays,
+			"makeIPTablesUtilChains": noChains, "iptablesDropBit": noChains, "iptablesMasqueradeBit": noChains,
+			"serializeImagePulls": pullsAtATime, "oomScoreAdj": scoreStays,
+			"nodeLeaseDurationSeconds": "a lease is good for 40 s", "maxOpenFiles": openFiles, "enableControllerAttachDetach": byControllers,
 		},
 	}
 }

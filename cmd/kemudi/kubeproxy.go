@@ -62,13 +62,11 @@ stay in force when it ends; --cleanup removes them.`,
 			{name: "ipvs-tcp-timeout", why: "connections are tracked for as long as --conntrack-tcp-timeout-established says"},
 			{name: "ipvs-tcpfin-timeout", why: "connections are tracked for as long as --conntrack-tcp-timeout-close-wait says"},
 			{name: "ipvs-udp-timeout", why: "flows are tracked for as long as --conntrack-udp-timeout-stream says"},
-			{name: "kube-api-burst", why: "calls are limited by number, not by rate"},
-			{name: "kube-api-content-type", why: "calls are encoded as suits"},
-			{name: "kube-api-qps", why: "calls are limited by number, not by rate"},
 			{name: "oom-score-adj", why: "the process keeps the score that it was started with"},
 			{name: "proxy-port-range", why: "the ports of --proxy-mode=userspace are the kernel's to choose"},
-			{name: "show-hidden-metrics-for-version", why: "no metric is hidden"},
+			{name: "bind-address-hard-fail", why: "a port that it cannot serve on ends the proxy", bool: true},
 		},
+		shared: clientIdle,
 		run: func(ctx context.Context, log *slog.Logger, _ func(string, bool)) error {
 			if !slices.Contains(proxyModes, set.mode) {
 				return errUsage{fmt.Errorf("--proxy-mode %s: want %s, or nothing", set.mode, strings.Join(proxyModes[1:], ", "))}

@@ -39,6 +39,7 @@ type part struct {
 
 	flags  func(f *pflag.FlagSet)
 	idle   []idleFlag
+	shared []idleFlag  // those of several parts, as far as it has not such flags itself
 	config *configKind // what --config names; nil: there is no such flag
 	run    func(ctx context.Context, log *slog.Logger, step func(name string, ready bool)) error
 }
@@ -49,6 +50,14 @@ type idleFlag struct {
 	name, why string
 	bool      bool // it may stand without a value
 }
+
+// Reasons that several flags and fields have.
+const (
+	actedOn    = "everything is acted on when it happens, not every so often"
+	remembered = "answers of the API server are remembered for as long as upstream does"
+	byNumber   = "calls are limited by number, not by rate"
+	notWaited  = "what is waited for is not measured"
+)
 
 // alwaysIdle are those of all parts.
 var alwaysIdle = []idleFlag{
@@ -62,6 +71,24 @@ var alwaysIdle = []idleFlag{
 	{name: "allow-metric-labels-manifest", why: "labels of metrics are bounded by themselves"},
 	{name: "disabled-metrics", why: "who scrapes may leave metrics out"},
 	{name: "show-hidden-metrics-for-version", why: "no metric is hidden"},
+}
+
+// clientIdle are those of parts that ask an API server.
+var clientIdle = []idleFlag{
+	{name: "kube-api-qps", why: byNumber},
+	{name: "kube-api-burst", why: byNumber},
+	{name: "kube-api-content-type", why: "what is sent and taken is what the API server has for each kind"},
+	{name: "contention-profiling", why: notWaited, bool: true},
+}
+
+// portIdle are those of parts that know who asks by asking an API server.
+var portIdle = []idleFlag{
+	{name: "cert-dir", why: "a certificate that nobody has signed is kept in memory"},
+	{name: "authentication-token-webhook-cache-ttl", why: remembered},
+	{name: "authorization-webhook-cache-authorized-ttl", why: remembered},
+	{name: "authorization-webhook-cache-unauthorized-ttl", why: remembered},
+	{name: "disable-http2-serving", why: "few ask", bool: true},
+	{name: "http2-max-streams-per-connection", why: "few ask"},
 }
 
 func (p part) command() *cobra.Command {
@@ -100,7 +127,7 @@ func (p part) command() *cobra.Command {
 		f.String(configDirFlag, "", "directory of files of the same kind, *.conf, which go before --config, the last one before the others")
 	}
 	p.flags(f)
-	for _, idle := range alwaysIdle {
+	for _, idle := range slices.Concat(alwaysIdle, p.shared) {
 		if f.Lookup(idle.name) == nil && !slices.ContainsFunc(p.idle, func(own idleFlag) bool { return own.name == idle.name }) {
 			p.idle = append(p.idle, idle)
 		}

@@ -113,6 +113,24 @@ func TestPartTakesItsConfigurationFile(t *testing.T) {
 	}
 }
 
+func TestPartsTakeTheFlagsOfUpstreamsScripts(t *testing.T) {
+	text, err := os.ReadFile("testdata/upstreamflags.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var flags *pflag.FlagSet
+	for line := range strings.Lines(string(text)) {
+		word := strings.TrimSpace(line)
+		switch {
+		case word == "" || strings.HasPrefix(word, "#"):
+		case line[0] != '\t':
+			_, flags = partFlags(t, word)
+		case flags.Lookup(word) == nil:
+			t.Errorf("there is no --%s", word)
+		}
+	}
+}
+
 func TestFilesOfTheDirectoryGoBeforeTheConfigurationFile(t *testing.T) {
 	dir := t.TempDir()
 	const head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -25,7 +26,11 @@ processes one works; the others wait for it to end.`,
 			addOfficeFlags(f, &o.Election)
 			f.StringVar(&o.ConfigFile, configFlag, o.ConfigFile, "file of a KubeSchedulerConfiguration; flags go before it")
 		},
-		idle: []idleFlag{featureGates},
+		idle: []idleFlag{
+			featureGates,
+			{name: "pod-max-in-unschedulable-pods-duration", why: "pods that fit nowhere are tried again when something changes that may help them"},
+		},
+		shared: slices.Concat(clientIdle, portIdle),
 		run: func(ctx context.Context, log *slog.Logger, _ func(string, bool)) error {
 			o.Logger = log
 			return o.Run(ctx)

@@ -75,7 +75,7 @@ type Options struct {
 	Cloud cloud.Options
 	// Tokens makes the tokens that are kept in secrets; nil: nobody does.
 	Tokens *authn.Issuer
-	// Authority signs requests for certificates; nil: nobody signs.
+	// Authority signs requests for certificates; nil: nobody signs, but for [certificates.Options.Authorities].
 	Authority *pki.Authority
 	// Registry takes the metrics of single controllers; nil: they are not shown.
 	Registry *prometheus.Registry
@@ -204,7 +204,7 @@ func All(o Options) []*controller.Controller {
 	if o.Tokens != nil {
 		all = append(all, tokens.New(o.Tokens, o.CABundle), tokens.NewCleaner(o.LegacyTokens))
 	}
-	if o.Authority != nil {
+	if o.Authority != nil || len(o.Certificates.Authorities) > 0 {
 		all = append(all, certificates.NewSigning(o.Authority, o.Certificates))
 	}
 	if len(o.PodCIDRs) > 0 && !o.NodeIPAM.Off {

@@ -36,7 +36,7 @@ func (o *ControllerManager) configuration() secureport.Configuration {
 		},
 		"AttachDetachController": section{"DisableForceDetachOnTimeout": c.AttachDetach.Patient},
 		"CSRSigningController": section{
-			"ClusterSigningCertFile": o.Keys.SigningCert, "ClusterSigningKeyFile": o.Keys.SigningKey, "ClusterSigningDuration": span(c.Certificates.Life),
+			"ClusterSigningCertFile": o.Keys.Signing.Cert, "ClusterSigningKeyFile": o.Keys.Signing.Key, "ClusterSigningDuration": span(c.Certificates.Life),
 		},
 		"EndpointSliceController":          section{"MaxEndpointsPerSlice": c.EndpointSlice.MaxEndpointsPerSlice},
 		"EndpointSliceMirroringController": section{"MirroringMaxEndpointsPerSubset": c.EndpointSliceMirroring.MaxEndpointsPerSubset},
@@ -56,7 +56,10 @@ func (o *ControllerManager) configuration() secureport.Configuration {
 		"ResourceQuotaController":    section{"ResourceQuotaSyncPeriod": span(c.ResourceQuota.SyncPeriod)},
 		"SAController":               section{"ServiceAccountKeyFile": o.Keys.Accounts, "RootCAFile": o.Keys.RootCA},
 		"LegacySATokenCleaner":       section{"CleanUpPeriod": span(c.LegacyTokens.CleanUpPeriod)},
-		"GarbageCollectorController": section{"EnableGarbageCollector": true},
+		"GarbageCollectorController": section{"EnableGarbageCollector": !o.NoGarbage},
+	}
+	for s, own := range o.Keys.Signers {
+		tree["CSRSigningController"].(section)[s.Field] = section{"CertFile": own.Cert, "KeyFile": own.Key}
 	}
 	addSyncs(tree, c.Syncs)
 	return secureport.Configuration{Name: "kubecontrollermanager.config.k8s.io", Value: tree}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/scheduling"
 	"github.com/kemudi/kemudi/internal/auth/authn"
-	"github.com/kemudi/kemudi/internal/auth/pki"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/cloud"
 	"github.com/kemudi/kemudi/internal/controller"
@@ -39,6 +38,7 @@ type ControllerManager struct {
 	// (--use-service-account-credentials); otherwise all write as the kubeconfig's user.
 	Accounts     bool
 	NodeCIDRs    bool           // --allocate-node-cidrs
+	NoGarbage    bool           // --enable-garbage-collector=false
 	ClusterCIDRs []netip.Prefix // --cluster-cidr
 	Controllers  controllers.Options
 	Election     leader.Settings // --leader-elect and others
@@ -47,24 +47,28 @@ type ControllerManager struct {
 
 // ControllerKeys are files, each by its flag.
 type ControllerKeys struct {
-	RootCA      string // --root-ca-file: what pods are to trust; default what the kubeconfig does
-	SigningCert string // --cluster-signing-cert-file: the authority that signs requests for certificates; none: nobody does
-	SigningKey  string // --cluster-signing-key-file
-	Accounts    string // --service-account-private-key-file: signs the tokens that are kept in secrets; none: nobody does
+	RootCA   string                        // --root-ca-file: what pods are to trust; default what the kubeconfig does
+	Signing  AuthorityFiles                // --cluster-signing-cert-file and -key-file: sign requests for certificates; none: nobody does
+	Signers  map[OwnSigner]*AuthorityFiles // --cluster-signing-kubelet-client-cert-file and so on, in the place of Signing
+	Accounts string                        // --service-account-private-key-file: signs the tokens that are kept in secrets; none: nobody does
 }
 
 // DefaultControllerManager are the options of who is given none.
 func DefaultControllerManager() ControllerManager {
 	o := ControllerManager{Secure: secureport.Defaults(10257), Controllers: controllers.Defaults(), Election: leader.Defaults(), Logger: slog.Default()}
 	o.Election.Names = []string{ControllerManagerName}
+	o.Keys.Signers = map[OwnSigner]*AuthorityFiles{}
+	for _, s := range OwnSigners() {
+		o.Keys.Signers[s] = &AuthorityFiles{}
+	}
 	o.Controllers.LoadBalancer = loadbalancer.Options{} // whose service proxies it would lead to is not known
 	return o
 }
 
 // check says what is wrong with the options.
 func (o *ControllerManager) check() error {
-	if (o.Keys.SigningCert == "") != (o.Keys.SigningKey == "") {
-		return errors.New("--cluster-signing-cert-file and --cluster-signing-key-file go together")
+	if err := o.Keys.checkSigning(); err != nil {
+		return err
 	}
 	if o.NodeCIDRs && len(o.ClusterCIDRs) == 0 {
 		return errors.New("--allocate-node-cidrs: nodes get their shares of --cluster-cidr, which is missing")
@@ -122,6 +126,12 @@ func (o ControllerManager) Run(ctx context.Context) error {
 // open reads what the controllers sign with, and opens their cloud.
 func (o *ControllerManager) open(p *process) (err error) {
 	c := &o.Controllers
+	if o.NoGarbage {
+		if len(c.Enabled) == 0 {
+			c.Enabled = []string{"*"}
+		}
+		c.Enabled = append([]string{"-garbage-collector-controller"}, c.Enabled...)
+	}
 	c.Registry = p.registry
 	c.CABundle = string(p.config.CAData)
 	file := p.config.CAFile
@@ -135,10 +145,8 @@ func (o *ControllerManager) open(p *process) (err error) {
 		}
 		c.CABundle = string(data)
 	}
-	if o.Keys.SigningCert != "" {
-		if c.Authority, err = pki.ReadAuthority(o.Keys.SigningCert, o.Keys.SigningKey); err != nil {
-			return fmt.Errorf("--cluster-signing-cert-file: %w", err)
-		}
+	if err := o.Keys.readSigning(c); err != nil {
+		return err
 	}
 	if o.Keys.Accounts != "" {
 		key, err := keyutil.PrivateKeyFromFile(o.Keys.Accounts)

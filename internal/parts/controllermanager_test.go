@@ -3,6 +3,7 @@ package parts
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,11 +47,33 @@ func TestExternalCloudHasItsLoopsElsewhere(t *testing.T) {
 	trace.Proves(t, "COMP-018")
 }
 
+func TestGarbageIsLeftWhereThatIsAskedFor(t *testing.T) {
+	for _, words := range [][]string{nil, {"*"}, {"garbage-collector-controller", "deployment-controller"}} {
+		o := DefaultControllerManager()
+		o.NoGarbage, o.Controllers.Enabled = true, words
+		if err := o.open(&process{config: &rest.Config{}, registry: prometheus.NewRegistry()}); err != nil {
+			t.Fatal(err)
+		}
+		o.Controllers.Kinds = controller.Fixed{}
+		var names []string
+		for _, c := range o.Controllers.Running(controllers.All(o.Controllers)) {
+			names = append(names, c.Name)
+		}
+		if slices.Contains(names, "generic-garbage-collector") || !slices.Contains(names, "deployment-controller") {
+			t.Errorf("of --controllers %q without the garbage collector: got %q", words, names)
+		}
+	}
+}
+
 func TestControllerManagerWantsWhatBelongsTogether(t *testing.T) {
 	for want, change := range map[string]func(o *ControllerManager){
-		"--cluster-signing-cert-file and --cluster-signing-key-file go together": func(o *ControllerManager) { o.Keys.SigningKey = "key" },
-		"--tls-cert-file and --tls-private-key-file go together":                 func(o *ControllerManager) { o.Secure.CertFile = "cert" },
-		"--leader-elect-resource-name: want one name":                            func(o *ControllerManager) { o.Election.Names = nil },
+		"--cluster-signing-cert-file and --cluster-signing-key-file go together":                               func(o *ControllerManager) { o.Keys.Signing.Key = "key" },
+		"--cluster-signing-kubelet-client-cert-file and --cluster-signing-kubelet-client-key-file go together": func(o *ControllerManager) { o.Keys.Signers[OwnSigners()[1]].Cert = "cert" },
+		"--cluster-signing-legacy-unknown-cert-file: there is --cluster-signing-cert-file for all signers": func(o *ControllerManager) {
+			o.Keys.Signing, *o.Keys.Signers[OwnSigners()[3]] = AuthorityFiles{"cert", "key"}, AuthorityFiles{"cert", "key"}
+		},
+		"--tls-cert-file and --tls-private-key-file go together": func(o *ControllerManager) { o.Secure.CertFile = "cert" },
+		"--leader-elect-resource-name: want one name":            func(o *ControllerManager) { o.Election.Names = nil },
 	} {
 		o := DefaultControllerManager()
 		change(&o)

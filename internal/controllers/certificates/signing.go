@@ -25,6 +25,9 @@ type Options struct {
 	// Life is how long a certificate is good for if the request does not say less
 	// (--cluster-signing-duration).
 	Life time.Duration
+	// Authorities are those of single signers, by the signers' names. If there are some, they are
+	// all: for other signers nobody signs.
+	Authorities map[string]*pki.Authority
 }
 
 // Defaults are the options of a controller that is given none.
@@ -42,9 +45,15 @@ const (
 )
 
 // NewSigning returns the controller that signs approved requests with the
-// cluster's authority.
+// cluster's authority, or with the signers' own.
 func NewSigning(authority *pki.Authority, o Options) *controller.Controller {
-	life := o.withDefaults().Life
+	o = o.withDefaults()
+	if len(o.Authorities) == 0 {
+		o.Authorities = map[string]*pki.Authority{}
+		for _, name := range signers {
+			o.Authorities[name] = authority
+		}
+	}
 	return controller.New(controller.Spec[*certificatesv1.CertificateSigningRequest]{
 		Name:   "certificatesigningrequest-signing-controller",
 		For:    api.CertificateSigningRequests,
@@ -54,20 +63,19 @@ func NewSigning(authority *pki.Authority, o Options) *controller.Controller {
 		}},
 		Workers: 1, // there is little to do
 		Setup: func(k *controller.Kit) controller.Reconciler[*certificatesv1.CertificateSigningRequest] {
-			return &signer{authority: authority, life: life, requests: controller.For(k, api.CertificateSigningRequests)}
+			return &signer{Options: o, requests: controller.For(k, api.CertificateSigningRequests)}
 		},
 	})
 }
 
 type signer struct {
-	authority *pki.Authority
-	life      time.Duration
-	requests  controller.Client[*certificatesv1.CertificateSigningRequest]
+	Options
+	requests controller.Client[*certificatesv1.CertificateSigningRequest]
 }
 
 // Reconcile signs an approved request, or says why it does not.
 func (s *signer) Reconcile(ctx context.Context, r *certificatesv1.CertificateSigningRequest) (controller.Next, error) {
-	if !slices.Contains(signers, r.Spec.SignerName) || len(r.Status.Certificate) > 0 ||
+	if s.Authorities[r.Spec.SignerName] == nil || len(r.Status.Certificate) > 0 ||
 		!has(r, certificatesv1.CertificateApproved) || has(r, certificatesv1.CertificateDenied) || has(r, certificatesv1.CertificateFailed) {
 		return controller.Done, nil
 	}
@@ -90,14 +98,15 @@ func (s *signer) Reconcile(ctx context.Context, r *certificatesv1.CertificateSig
 // sign makes the certificate that a request asks for, in PEM. One by which a node is
 // known says which request that was: its access depends on it until the Node is there.
 func (s *signer) sign(req *x509.CertificateRequest, r *certificatesv1.CertificateSigningRequest, now time.Time) ([]byte, error) {
-	spec := &r.Spec
+	spec, authority := &r.Spec, s.Authorities[r.Spec.SignerName]
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return nil, fmt.Errorf("choose a serial number: %w", err)
 	}
-	begin, end := s.span(spec.ExpirationSeconds, now)
-	if !now.Before(s.authority.Cert.NotAfter) {
-		return nil, fmt.Errorf("the signer has expired: NotAfter=%v", s.authority.Cert.NotAfter)
+	limit := authority.Cert.NotAfter
+	begin, end := s.span(spec.ExpirationSeconds, now, limit)
+	if !now.Before(limit) {
+		return nil, fmt.Errorf("the signer has expired: NotAfter=%v", limit)
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial.Add(serial, big.NewInt(1)), RawSubject: req.RawSubject,
@@ -117,16 +126,16 @@ func (s *signer) sign(req *x509.CertificateRequest, r *certificatesv1.Certificat
 			template.ExtKeyUsage = append(template.ExtKeyUsage, ext)
 		}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, s.authority.Cert, req.PublicKey, s.authority.Key)
+	der, err := x509.CreateCertificate(rand.Reader, template, authority.Cert, req.PublicKey, authority.Key)
 	if err != nil {
 		return nil, err
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
-// span is from when until when a certificate is good. It never outlives its authority.
-func (s *signer) span(seconds *int32, now time.Time) (begin, end time.Time) {
-	life := s.life
+// span is from when until when a certificate is good. It never outlives its authority, which is good until limit.
+func (s *signer) span(seconds *int32, now, limit time.Time) (begin, end time.Time) {
+	life := s.Life
 	if seconds != nil {
 		life = min(life, max(shortestLife, time.Duration(*seconds)*time.Second))
 	}
@@ -134,7 +143,7 @@ func (s *signer) span(seconds *int32, now time.Time) (begin, end time.Time) {
 	if life >= longLife {
 		end = end.Add(-clockSkew)
 	}
-	if limit := s.authority.Cert.NotAfter; end.After(limit) {
+	if end.After(limit) {
 		end = limit
 	}
 	return now.Add(-clockSkew), end

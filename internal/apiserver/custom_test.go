@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -98,6 +99,7 @@ func customOnEtcd() map[string]func(t *testing.T) {
 		"TestFieldsOfKindsAtRunTimeHaveManagers":                     TestFieldsOfKindsAtRunTimeHaveManagers,
 		"TestVersionsAreConvertedOnTheWayOut":                        TestVersionsAreConvertedOnTheWayOut,
 		"TestReplacedDefinitionKeepsWhatIsTheSame":                   TestReplacedDefinitionKeepsWhatIsTheSame,
+		"TestObjectsHaveTheDefaultsOfTheVersionThatIsStored":         TestObjectsHaveTheDefaultsOfTheVersionThatIsStored,
 	}
 }
 
@@ -391,6 +393,54 @@ func TestVersionsAreConvertedOnTheWayOut(t *testing.T) {
 	if got := f.must(200, "PATCH", widgetsAt2+"/three", `{"colour":"gray"}`, mergePatch); dug(t, got, "colour") != "gray" {
 		t.Errorf("patch: got %s", got)
 	}
+}
+
+func TestObjectsHaveTheDefaultsOfTheVersionThatIsStored(t *testing.T) {
+	const both = `
+metadata: {name: gadgets.example.com, uid: u2, generation: 1}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: gadgets, singular: gadget, kind: Gadget, listKind: GadgetList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {first: {type: string, default: one}, second: {type: string}, old: {type: string, default: stays}}}}}}
+  - name: v2
+    served: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {first: {type: string}, second: {type: string, default: two}}}}}}
+`
+	gadget := func(name string) string {
+		return `{"apiVersion":"example.com/v2","kind":"Gadget","metadata":{"name":"` + name + `"},"spec":{}}`
+	}
+	const at1, at2 = "/apis/example.com/v1/namespaces/default/gadgets", "/apis/example.com/v2/namespaces/default/gadgets"
+	first := custom.Define(compiled(t, both)).Def
+	f := newFixture(t, serves(first))
+	shows := func(what, doc string, want map[string]any) {
+		t.Helper()
+		if got := dug(t, doc, "spec"); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %v, want %v", what, got, want)
+		}
+	}
+	// What is sent has the defaults of its version, and what is answered those of the one that is stored, too.
+	whole := map[string]any{"first": "one", "second": "two"}
+	shows("made at v2", f.must(201, "POST", at2, gadget("a")), whole)
+	shows("read at v2", f.must(200, "GET", at2+"/a", ""), whole)
+	shows("read at v1", f.must(200, "GET", at1+"/a", ""), map[string]any{"first": "one", "second": "two", "old": "stays"})
+	f.must(201, "POST", at1, strings.Replace(gadget("b"), "v2", "v1", 1))
+	shows("made at v1, read at v2", f.must(200, "GET", at2+"/b", ""), map[string]any{"first": "one"})
+	// A default that comes later is shown at all versions if it is that of the one that is stored.
+	later := func(text, of, with string) string { return strings.Replace(text, of, with, 1) }
+	k := compiled(t, later(both, "second: {type: string}, old", "second: {type: string, default: late}, old"))
+	k.Replaces = first
+	second := custom.Define(k).Def
+	f.SetDefs(append(api.All(), second))
+	shows("with a default that has come", f.must(200, "GET", at2+"/b", ""), map[string]any{"first": "one", "second": "late"})
+	k = compiled(t, later(both, "{first: {type: string}, second", "{first: {type: string, default: unseen}, second"))
+	k.Replaces = second
+	f.SetDefs(append(api.All(), custom.Define(k).Def))
+	shows("with a default of the other version", f.must(200, "GET", at2+"/b", ""), map[string]any{"first": "one"})
 }
 
 func TestWatchTellsOfKindsAtRunTime(t *testing.T) {

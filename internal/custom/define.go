@@ -85,7 +85,7 @@ func (k *Kind) converter() func(ctx context.Context, objs []resource.Object, to 
 // define is the version for who does not know the type of objects.
 func (v Version) define(group string) resource.Version[*Object] {
 	live := &resource.Live{
-		Unserved: !v.Served, ID: v.ID, Normal: v.normal, Types: v.Types, Model: v.Model,
+		Unserved: !v.Served, ID: v.ID, Normal: v.normal, Pruned: v.pruned, Types: v.Types, Model: v.Model,
 		Normalize: func(obj resource.Object) { v.normalize(obj.(*Object)) },
 		Fields:    map[string]func(resource.Object) string{},
 	}
@@ -134,7 +134,19 @@ func (v *Version) normal(obj resource.Object) resource.Object {
 	return next
 }
 
-// normalize does the same to an object of the caller's own.
+// pruned is the same of an object that was normal at another version: it has that one's defaults.
+func (v *Version) pruned(obj resource.Object) resource.Object {
+	o := obj.(*Object)
+	if v.Prune == nil {
+		return o
+	}
+	next := o.copy()
+	v.Prune(next)
+	next.normal = v.ID
+	return next
+}
+
+// normalize does the same as normal to an object of the caller's own.
 func (v *Version) normalize(o *Object) {
 	if v.ID != "" && o.normal == v.ID {
 		return

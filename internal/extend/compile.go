@@ -53,12 +53,15 @@ func Compile(from *Source, convert Converter) custom.Kind {
 		Ending: crd.DeletionTimestamp != nil,
 	}
 	types := newModels(from)
+	shapes := shapes(crd)
 	for i := range crd.Spec.Versions {
 		v := &crd.Spec.Versions[i]
 		if v.Storage {
 			k.Version = v.Name
 		}
-		k.Versions = append(k.Versions, compileVersion(from, i, types))
+		one := compileVersion(from, i, types)
+		one.ID = identity(crd.UID, crd.Spec.PreserveUnknownFields, v, shapes)
+		k.Versions = append(k.Versions, one)
 	}
 	if c := crd.Spec.Conversion; c != nil && c.Strategy == apiextensionsv1.WebhookConverter && convert != nil {
 		k.Convert = func(ctx context.Context, objs []*custom.Object, to string) ([]*custom.Object, error) {
@@ -79,12 +82,24 @@ func identity(parts ...any) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
+// shapes tells apart the schemas of all versions: what is shown of an object at one version has the
+// defaults of the one that it is stored at.
+func shapes(crd *apiextensionsv1.CustomResourceDefinition) string {
+	if len(crd.Spec.Versions) == 1 {
+		return ""
+	}
+	var all []any
+	for i := range crd.Spec.Versions {
+		all = append(all, crd.Spec.Versions[i].Name, crd.Spec.Versions[i].Schema)
+	}
+	return identity(all...)
+}
+
 func compileVersion(from *Source, i int, types *models) custom.Version {
 	crd, v := from.crd.Load(), from.version(i)
 	s := newSchema(from, i)
 	out := custom.Version{
 		Name: v.Name, Served: v.Served, Deprecated: deprecation(crd, v),
-		ID:       identity(crd.UID, crd.Spec.PreserveUnknownFields, v),
 		Validate: s.validate, Columns: columns(v), Fields: fields(v.SelectableFields), Types: types,
 		Model: func(form int) *spec.Schema { return Model(from.crd.Load(), from.version(i), Form(form)) },
 	}

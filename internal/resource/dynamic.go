@@ -38,6 +38,9 @@ type Live struct {
 	// know goes, defaults come. It returns obj itself if nothing is to be done: the object may be
 	// cached, and is not changed.
 	Normal func(obj Object) Object
+	// Pruned makes it of an object that was normal at another version and has been converted: what the
+	// schema does not know goes, and no defaults come. obj is not changed. Nil: as Convert returns it.
+	Pruned func(obj Object) Object
 	// Unknown lists what an object has that the schema does not know, as clients are told: `unknown field "spec.foo"`.
 	Unknown func(obj Object) []string
 	// Malformed refuses an object that a client has sent for what decoding refuses of kinds with a Go
@@ -88,6 +91,29 @@ func (d *Def) Base() *Def {
 		return d.Replaces
 	}
 	return d
+}
+
+// Shown are objects of a Dynamic kind, each of any version, at one version: with the defaults of the
+// version that it is of, converted, and then without what the other does not know. What is so
+// already is returned as it is; nothing that is given is changed.
+func (d *Def) Shown(ctx context.Context, objs []Object, at *VersionDef) ([]Object, error) {
+	from := make([]Object, len(objs))
+	for i, obj := range objs {
+		from[i] = obj
+		if is := d.VersionNamed(d.Dynamic.VersionOf(obj)); is != nil && is.Live != nil && is.Live.Normal != nil {
+			from[i] = is.Live.Normal(obj)
+		}
+	}
+	out, err := d.Dynamic.Convert(ctx, from, at.Version)
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		if d.Dynamic.VersionOf(from[i]) != at.Version && at.Live != nil && at.Live.Pruned != nil {
+			out[i] = at.Live.Pruned(out[i])
+		}
+	}
+	return out, nil
 }
 
 // VersionNamed is a further version by its name, nil if there is none.

@@ -245,12 +245,9 @@ func (k Kind) Show(ctx context.Context, obj resource.Object) (resource.Object, e
 
 // convert is an object of a kind that is known at run time only at the version, as its schema wants it.
 func (k Kind) convert(ctx context.Context, obj resource.Object) (resource.Object, error) {
-	all, err := k.Def.Dynamic.Convert(ctx, []resource.Object{obj}, k.Version.Version)
+	all, err := k.Def.Shown(ctx, []resource.Object{obj}, k.Version)
 	if err != nil {
 		return nil, err
-	}
-	if live := k.Version.Live; live != nil && live.Normal != nil {
-		return live.Normal(all[0]), nil
 	}
 	return all[0], nil
 }

@@ -45,12 +45,12 @@ func (v *Resource) View(ctx context.Context, items []*cache.Item) ([]*cache.Item
 	for n, i := range missing {
 		objs[n] = items[i].Object
 	}
-	converted, err := v.Def.Dynamic.Convert(ctx, objs, v.GVK.Version)
+	shown, err := v.Def.Shown(ctx, objs, v.Version)
 	if err != nil {
 		return nil, err
 	}
 	for n, i := range missing {
-		out[i] = v.remember(items[i], v.Version.Live.Normal(converted[n]))
+		out[i] = v.remember(items[i], shown[n])
 	}
 	return out, nil
 }

@@ -192,7 +192,10 @@ func TestModelsAreForTheirClients(t *testing.T) {
 			t.Errorf("version 3 has no %s: %s", want, show(three))
 		}
 	}
-	for _, never := range []string{"nullable", "selectable", "components"} {
+	if want := `"x-kubernetes-selectable-fields":[{"fieldPath":"spec.cronSpec"}]`; !strings.Contains(show(two), want) {
+		t.Errorf("version 2 has no %s: %s", want, show(two))
+	}
+	for _, never := range []string{"nullable", "components"} {
 		if strings.Contains(show(two), never) {
 			t.Errorf("version 2 has %s: %s", never, show(two))
 		}

@@ -57,7 +57,7 @@ func Model(crd *apiextensionsv1.CustomResourceDefinition, v *apiextensionsv1.Cus
 		addEmbedded(out, form)
 	}
 	out.AddExtension("x-kubernetes-group-version-kind", []any{map[string]any{"group": crd.Spec.Group, "version": v.Name, "kind": crd.Spec.Names.Kind}})
-	if form == OpenAPI3 && len(v.SelectableFields) > 0 {
+	if len(v.SelectableFields) > 0 {
 		var list []any
 		for _, f := range v.SelectableFields {
 			list = append(list, map[string]any{"fieldPath": strings.TrimPrefix(f.JSONPath, ".")})

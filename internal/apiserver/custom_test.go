@@ -406,10 +406,12 @@ spec:
   - name: v1
     served: true
     storage: true
-    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {first: {type: string, default: one}, second: {type: string}, old: {type: string, default: stays}}}}}}
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {first: {type: string, default: one}, second: {type: string}, old: {type: string, default: stays}}}, status: {type: object, properties: {phase: {type: string}}}}}}
   - name: v2
     served: true
-    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {first: {type: string}, second: {type: string, default: two}}}}}}
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {first: {type: string}, second: {type: string, default: two}}}, status: {type: object, properties: {phase: {type: string}}}}}}
 `
 	gadget := func(name string) string {
 		return `{"apiVersion":"example.com/v2","kind":"Gadget","metadata":{"name":"` + name + `"},"spec":{}}`
@@ -430,6 +432,7 @@ spec:
 	shows("read at v1", f.must(200, "GET", at1+"/a", ""), map[string]any{"first": "one", "second": "two", "old": "stays"})
 	f.must(201, "POST", at1, strings.Replace(gadget("b"), "v2", "v1", 1))
 	shows("made at v1, read at v2", f.must(200, "GET", at2+"/b", ""), map[string]any{"first": "one"})
+	shows("of which v2 has changed the status", f.must(200, "PATCH", at2+"/b/status", `{"status":{"phase":"x"}}`, mergePatch), map[string]any{"first": "one"})
 	// A default that comes later is shown at all versions if it is that of the one that is stored.
 	later := func(text, of, with string) string { return strings.Replace(text, of, with, 1) }
 	k := compiled(t, later(both, "second: {type: string}, old", "second: {type: string, default: late}, old"))

@@ -205,5 +205,7 @@ func onlyStatus(obj, old *Object) {
 	} else {
 		delete(body, "status")
 	}
+	id := obj.normal
 	obj.SetBody(body)
+	obj.normal = id // what was stored has no further defaults
 }

@@ -99,6 +99,7 @@ func customOnEtcd() map[string]func(t *testing.T) {
 		"TestFieldsOfKindsAtRunTimeHaveManagers":                     TestFieldsOfKindsAtRunTimeHaveManagers,
 		"TestVersionsAreConvertedOnTheWayOut":                        TestVersionsAreConvertedOnTheWayOut,
 		"TestReplacedDefinitionKeepsWhatIsTheSame":                   TestReplacedDefinitionKeepsWhatIsTheSame,
+		"TestNothingIsMadeOfAKindWhoseDefinitionGoes":                TestNothingIsMadeOfAKindWhoseDefinitionGoes,
 		"TestObjectsHaveTheDefaultsOfTheVersionThatIsStored":         TestObjectsHaveTheDefaultsOfTheVersionThatIsStored,
 	}
 }
@@ -444,6 +445,32 @@ spec:
 	k.Replaces = second
 	f.SetDefs(append(api.All(), custom.Define(k).Def))
 	shows("with a default of the other version", f.must(200, "GET", at2+"/b", ""), map[string]any{"first": "one"})
+}
+
+func TestNothingIsMadeOfAKindWhoseDefinitionGoes(t *testing.T) {
+	first := custom.Define(compiled(t, widgets)).Def
+	f := newFixture(t, serves(first))
+	f.must(201, "POST", widgetsAt, widget("one", ""))
+	k := compiled(t, widgets)
+	k.Ending, k.Replaces, k.ID = true, first, "ending"
+	f.SetDefs(append(api.All(), custom.Define(k).Def))
+	const why = "create not allowed while custom resource definition is terminating"
+	if got := f.must(403, "POST", widgetsAt, widget("two", "")); !strings.Contains(got, why) {
+		t.Errorf("create: got %s, want %s", got, why)
+	}
+	apply := func(name string) string {
+		return "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: " + name + "}\nspec: {color: blue}\n"
+	}
+	for _, query := range []string{"", "&dryRun=All"} {
+		if got := f.must(403, "PATCH", widgetsAt+"/two?fieldManager=m"+query, apply("two"), applyPatch); !strings.Contains(got, `widgets.example.com \"two\" is forbidden: `+why) {
+			t.Errorf("apply%s: got %s, want %s", query, got, why)
+		}
+	}
+	f.must(404, "GET", widgetsAt+"/two", "")
+	if got := f.must(200, "PATCH", widgetsAt+"/one?fieldManager=m&force=true", apply("one"), applyPatch); dug(t, got, "spec", "color") != "blue" {
+		t.Errorf("got %s, want it changed", got)
+	}
+	f.must(200, "DELETE", widgetsAt+"/one", "")
 }
 
 func TestWatchTellsOfKindsAtRunTime(t *testing.T) {

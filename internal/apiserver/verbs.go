@@ -111,11 +111,10 @@ func (s *Server) gate(c *call.Call, sub string) (*verb, error) {
 // unsupported answers a verb that a kind does not have that is known at run time only. What it lacks
 // of all verbs it lacks because its definition goes.
 func unsupported(c *call.Call) error {
-	err := apierrors.NewMethodNotSupported(c.Resource.Def.GroupResource(), c.Verb)
 	if c.Sub == nil && c.Verb == "create" {
-		err.ErrStatus.Message = "create not allowed while custom resource definition is terminating"
+		return c.Ending()
 	}
-	return err
+	return apierrors.NewMethodNotSupported(c.Resource.Def.GroupResource(), c.Verb)
 }
 
 // fit holds the namespace and name of the call against the resource's scope.

@@ -1,10 +1,12 @@
 package call
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"unicode"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -73,6 +75,14 @@ func (c *Call) Has(verb string) bool {
 		verbs = c.Sub.Verbs
 	}
 	return verbs.Has(resource.Verb(verb))
+}
+
+// Ending refuses to make an object of a kind whose definition goes, by whichever verb; nil: it may be made.
+func (c *Call) Ending() error {
+	if d := c.Resource.Def; d.Dynamic != nil && !d.Verbs.Has(resource.Create) {
+		return apierrors.NewForbidden(d.GroupResource(), c.Name, errors.New("create not allowed while custom resource definition is terminating"))
+	}
+	return nil
 }
 
 // SubName is the name of the subresource; empty for the object itself.

@@ -229,7 +229,10 @@ func (p *Pipeline) mayApply(ctx context.Context, c *call.Call, ch Change, old *c
 	case !ch.create && !ch.missing && old == nil:
 		return c.NotFound()
 	case !ch.create && old == nil:
-		return p.o.Authorize(ctx, c.Attributes("create"))
+		if err := p.o.Authorize(ctx, c.Attributes("create")); err != nil {
+			return err
+		}
+		return c.Ending()
 	}
 	return nil
 }

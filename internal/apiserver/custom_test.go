@@ -100,6 +100,7 @@ func customOnEtcd() map[string]func(t *testing.T) {
 		"TestVersionsAreConvertedOnTheWayOut":                        TestVersionsAreConvertedOnTheWayOut,
 		"TestReplacedDefinitionKeepsWhatIsTheSame":                   TestReplacedDefinitionKeepsWhatIsTheSame,
 		"TestNothingIsMadeOfAKindWhoseDefinitionGoes":                TestNothingIsMadeOfAKindWhoseDefinitionGoes,
+		"TestNullThatMayNotBeIsRefusedOfWhoAppliesIt":                TestNullThatMayNotBeIsRefusedOfWhoAppliesIt,
 		"TestObjectsHaveTheDefaultsOfTheVersionThatIsStored":         TestObjectsHaveTheDefaultsOfTheVersionThatIsStored,
 	}
 }
@@ -445,6 +446,30 @@ spec:
 	k.Replaces = second
 	f.SetDefs(append(api.All(), custom.Define(k).Def))
 	shows("with a default of the other version", f.must(200, "GET", at2+"/b", ""), map[string]any{"first": "one"})
+}
+
+func TestNullThatMayNotBeIsRefusedOfWhoAppliesIt(t *testing.T) {
+	f := newFixture(t, serves(custom.Define(compiled(t, strings.Replace(widgets, "tags: {type: array,", "note: {type: string, nullable: true}\n              tags: {type: array,", 1))).Def))
+	apply := func(spec string) string {
+		return "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: one}\nspec: {" + spec + "}\n"
+	}
+	f.must(201, "PATCH", widgetsAt+"/one?fieldManager=m", apply("color: blue, replicas: 1, note: a, tags: [b]"), applyPatch)
+	for spec, want := range map[string]string{
+		"replicas: null": `spec.replicas in body must be of type integer: \"null\"`, "tags: null": `spec.tags in body must be of type array: \"null\"`,
+	} {
+		if got := f.must(422, "PATCH", widgetsAt+"/one?fieldManager=m", apply(spec), applyPatch); !strings.Contains(got, want) {
+			t.Errorf("%s: got %s, want %s", spec, got, want)
+		}
+	}
+	got := f.must(200, "PATCH", widgetsAt+"/one?fieldManager=m", apply("color: null, note: null"), applyPatch)
+	if spec, want := dug(t, got, "spec"), map[string]any{"color": "red", "note": nil}; !reflect.DeepEqual(spec, want) {
+		t.Errorf("got %v, want %v", spec, want)
+	}
+	// Who sends a whole object, or a patch of another kind, need not know.
+	got = f.must(200, "PATCH", widgetsAt+"/one", `[{"op":"add","path":"/spec/replicas","value":null}]`, jsonPatch)
+	if spec, want := dug(t, got, "spec"), map[string]any{"color": "red", "note": nil}; !reflect.DeepEqual(spec, want) {
+		t.Errorf("got %v, want %v", spec, want)
+	}
 }
 
 func TestNothingIsMadeOfAKindWhoseDefinitionGoes(t *testing.T) {

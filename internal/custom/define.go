@@ -87,6 +87,7 @@ func (v Version) define(group string) resource.Version[*Object] {
 	live := &resource.Live{
 		Unserved: !v.Served, ID: v.ID, Normal: v.normal, Pruned: v.pruned, Types: v.Types, Model: v.Model,
 		Normalize: func(obj resource.Object) { v.normalize(obj.(*Object)) },
+		Fill:      func(obj resource.Object) { v.fill(obj.(*Object)) },
 		Fields:    map[string]func(resource.Object) string{},
 	}
 	if live.Types == nil {
@@ -155,6 +156,18 @@ func (v *Version) normalize(o *Object) {
 		v.Default(o)
 	}
 	if v.Prune != nil {
+		v.Prune(o)
+	}
+	o.normal = v.ID
+}
+
+// fill gives an object of the caller's own, which has come of an apply, its defaults. The schema knows what
+// is applied, unless there are things in it that an apply does not look at.
+func (v *Version) fill(o *Object) {
+	if v.Default != nil {
+		v.Default(o)
+	}
+	if v.Prune != nil && (v.Unknown == nil || len(v.Unknown(o)) > 0) {
 		v.Prune(o)
 	}
 	o.normal = v.ID

@@ -227,7 +227,7 @@ func (d documents) Default(in runtime.Object) {
 		return
 	}
 	if obj, err := at.document(u.DeepCopy().Object); err == nil {
-		v.Live.Normalize(obj)
+		v.Live.Fill(obj)
 		u.Object = obj.(resource.Tree).View()
 	}
 }

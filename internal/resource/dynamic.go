@@ -34,6 +34,9 @@ type Live struct {
 	// Normalize has an object of the version, which is the caller's own, be what is served of it:
 	// defaults come, what the schema does not know goes.
 	Normalize func(obj Object)
+	// Fill is Normalize for what has come of an apply: null that the schema does not want is left to
+	// validation, as its owner has to know.
+	Fill func(obj Object)
 	// Normal makes of an object of the version what is served of it: what the schema does not
 	// know goes, defaults come. It returns obj itself if nothing is to be done: the object may be
 	// cached, and is not changed.

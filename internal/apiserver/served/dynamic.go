@@ -110,6 +110,13 @@ func (v *Resource) Normalize(obj resource.Object) {
 	}
 }
 
+// Fill has an object of the version that has come of an apply, and is the caller's own, have its defaults.
+func (v *Resource) Fill(obj resource.Object) {
+	if live := v.live(); live != nil {
+		live.Fill(obj)
+	}
+}
+
 // Stored is an object of this version, the caller's own, as it is to be stored.
 func (v *Resource) Stored(ctx context.Context, obj resource.Object) (resource.Object, error) {
 	if v.live() == nil {

@@ -424,7 +424,7 @@ func (p *Pipeline) applied(ctx context.Context, c *call.Call, applied *unstructu
 		obj.SetUID(uid) // which validation holds against the object's own
 	}
 	c.Resource.Def.Default(obj)
-	c.Resource.Normalize(obj)
+	c.Resource.Fill(obj)
 	return covered(c, obj, old), nil
 }
 

@@ -133,11 +133,16 @@ func made[T kind.Object](n *diskNode, r *kind.Resource[T], obj T, text string) T
 // volume makes a volume of a mode and the claim data, bound to each other.
 func (n *diskNode) volume(mode string) {
 	n.Helper()
+	n.volumeFrom(mode, "csi: {driver: "+diskDriver+", volumeHandle: vol-1}")
+}
+
+func (n *diskNode) volumeFrom(mode, source string) {
+	n.Helper()
 	const with = "accessModes: [ReadWriteOnce], volumeMode: "
 	claim := made(n, core.PersistentVolumeClaims, &v1.PersistentVolumeClaim{},
 		"metadata: {namespace: default, name: data}\nspec: {"+with+mode+", volumeName: pv-1, storageClassName: '', resources: {requests: {storage: 1Gi}}}")
-	made(n, core.PersistentVolumes, &v1.PersistentVolume{}, "metadata: {name: pv-1}\nspec: {"+with+mode+", capacity: {storage: 1Gi}, csi: {driver: "+diskDriver+
-		", volumeHandle: vol-1}, claimRef: {namespace: default, name: data, uid: "+string(claim.UID)+"}}")
+	made(n, core.PersistentVolumes, &v1.PersistentVolume{}, "metadata: {name: pv-1}\nspec: {"+with+mode+", capacity: {storage: 1Gi}, "+source+
+		", claimRef: {namespace: default, name: data, uid: "+string(claim.UID)+"}}")
 	n.claimStatus(func(s *v1.PersistentVolumeClaimStatus) {
 		s.Phase, s.Capacity = v1.ClaimBound, v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
 	})
@@ -404,6 +409,19 @@ func (n *diskNode) event(want string) {
 		}
 		return nil
 	})
+}
+
+func TestPodIsToldOfALocalVolumeThatBelongsToAnotherGroup(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	n := newDiskNode(t)
+	n.volumeFrom("Filesystem", "local: {path: "+t.TempDir()+"}, nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [n1]}]}]}}")
+	apitest.CreatePod(t, n.api, "one", podWithDisk+"securityContext: {fsGroup: 1000}")
+	n.running("one")
+	apitest.CreatePod(t, n.api, "two", podWithDisk+"securityContext: {fsGroup: 2000}")
+	n.event("two Warning AlreadyMountedVolume: The requested fsGroup is 2000, but the volume pv-1 has GID 1000. The volume may not be shareable.")
+	n.running("two")
 }
 
 func TestPodGetsADevice(t *testing.T) {

@@ -102,6 +102,9 @@ func (d *driven) look(v *v1.Volume) error {
 		if err := volumes.Place(d.ctx, d.pod, v, pv); err != nil {
 			return err
 		}
+		if message := volumes.NotShared(d.pod, v, pv); message != "" {
+			d.s.Runner.About(d.pod, "").Event(v1.EventTypeWarning, "AlreadyMountedVolume", message)
+		}
 	}
 	if pv.Spec.Local != nil {
 		d.s.followClaim(claim, d.pod.UID, "")

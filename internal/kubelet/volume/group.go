@@ -50,8 +50,24 @@ func GiveTo(dir string, group *int64, when v1.PodFSGroupChangePolicy) error {
 // sharedWith reports whether a directory is as shareAll leaves it.
 func sharedWith(info fs.FileInfo, group int64) bool {
 	const want = 0o770
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int64(stat.Gid) == group && info.Mode()&fs.ModeSetgid != 0 && info.Mode().Perm()&want == want
+	return groupIn(info) == group && info.Mode()&fs.ModeSetgid != 0 && info.Mode().Perm()&want == want
+}
+
+// groupOf is the group that what lies at a path belongs to.
+func groupOf(path string) (int64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, fmt.Errorf("look whose a volume is: %w", err)
+	}
+	return groupIn(info), nil
+}
+
+// groupIn is the group that a file belongs to; -1: nobody knows.
+func groupIn(info fs.FileInfo) int64 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int64(stat.Gid)
+	}
+	return -1
 }
 
 func shareFile(path string, d fs.DirEntry, group int64) error {

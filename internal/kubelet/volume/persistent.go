@@ -108,6 +108,23 @@ func (m *Manager) place(ctx context.Context, pod *v1.Pod, v *v1.Volume, pv *v1.P
 	return m.Link(pod, v, path)
 }
 
+// NotShared says that other pods have a local volume whose group is not the one that a pod wants, if that is so: whoever has it first says
+// whose it is, and the pod may not get at what is in it.
+func (m *Manager) NotShared(pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume) (message string) {
+	group, path := FSGroup(pod), m.Path(pod, v)
+	if group == nil || path == "" || pv.Spec.Local == nil || isDevice(pv) {
+		return ""
+	}
+	if others, err := m.elsewhere(pod.UID, path); err != nil || !others {
+		return ""
+	}
+	has, err := groupOf(path)
+	if err != nil || has == *group {
+		return ""
+	}
+	return fmt.Sprintf("The requested fsGroup is %d, but the volume %s has GID %d. The volume may not be shareable.", *group, pv.Name, has)
+}
+
 // ErrInUse is why a pod has to wait for a volume that only one may have.
 var ErrInUse = errors.New("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
 

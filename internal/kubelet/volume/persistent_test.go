@@ -194,6 +194,32 @@ func TestWhatIsInAVolumeIsGivenToTheGroupAgain(t *testing.T) {
 	}
 }
 
+func TestPodsThatShareALocalVolumeAreToldOfAnotherGroup(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	m, dir := newManager(t), t.TempDir()
+	pv := volumeOf(t, "pv", "local: {path: "+dir+"}")
+	for i, tc := range []struct{ group, want string }{
+		{"securityContext: {fsGroup: 1000}", ""},
+		{"securityContext: {fsGroup: 1000}", ""},
+		{"securityContext: {fsGroup: 2000}", "The requested fsGroup is 2000, but the volume pv has GID 1000. The volume may not be shareable."},
+		{"", ""},
+	} {
+		pod := podOf(t, claimed+"\n"+tc.group)
+		pod.UID = types.UID(fmt.Sprint("uid-", i))
+		if err := m.Place(t.Context(), pod, &pod.Spec.Volumes[0], pv); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.NotShared(pod, &pod.Spec.Volumes[0], pv); got != tc.want {
+			t.Errorf("%q: got %q, want %q", tc.group, got, tc.want)
+		}
+		if gid, err := groupOf(dir); gid != 1000 {
+			t.Errorf("%q: the volume belongs to group %d, %v, want that of the first pod", tc.group, gid, err)
+		}
+	}
+}
+
 func TestVolumeForOnePodIsRefusedToOthers(t *testing.T) {
 	m := newManager(t)
 	one, two := podOf(t, claimed), podOf(t, claimed)

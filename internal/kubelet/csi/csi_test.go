@@ -224,6 +224,8 @@ func (secrets) Secret(namespace, name string) (*v1.Secret, error) {
 	return &v1.Secret{Data: map[string][]byte{"key": []byte(namespace)}}, nil
 }
 
+func (secrets) TellOf(*v1.Pod, string, string) {}
+
 func (secrets) ServiceAccountToken(_ context.Context, pod *v1.Pod, r storagev1.TokenRequest) (authenticationv1.TokenRequestStatus, error) {
 	return authenticationv1.TokenRequestStatus{Token: "token of " + pod.Spec.ServiceAccountName + " for " + r.Audience}, nil
 }

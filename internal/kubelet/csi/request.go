@@ -19,6 +19,7 @@ import (
 
 // Sources is where what a driver is told of a volume comes from, beside the volume itself.
 type Sources interface {
+	vol.Teller
 	Secret(namespace, name string) (*v1.Secret, error)
 	// ServiceAccountToken asks for a token of the pod's service account for a driver.
 	ServiceAccountToken(ctx context.Context, pod *v1.Pod, r storagev1.TokenRequest) (authenticationv1.TokenRequestStatus, error)

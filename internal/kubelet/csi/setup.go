@@ -89,7 +89,8 @@ func (u *setUp) do(ctx context.Context) error {
 	if there || u.r.Device() || u.can.group() {
 		return nil
 	}
-	if err := vol.GiveTo(u.path, u.r.given(), vol.GroupChange(u.r.Pod)); err != nil {
+	g := vol.Giving{Pod: u.r.Pod, Tell: u.r.Sources, Log: u.s.o.Log}
+	if err := g.Give(u.path, u.r.given()); err != nil {
 		return u.fail(publishStep, err)
 	}
 	return nil

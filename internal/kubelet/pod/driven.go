@@ -99,11 +99,8 @@ func (d *driven) look(v *v1.Volume) error {
 		return d.add(found{&csi.Request{Pod: d.pod, Volume: v, PV: of}, claim})
 	}
 	if !placed {
-		if err := volumes.Place(d.ctx, d.pod, v, pv); err != nil {
+		if err := volumes.Place(d.ctx, sources{d.s, d.ctx}, d.pod, v, pv); err != nil {
 			return err
-		}
-		if message := volumes.NotShared(d.pod, v, pv); message != "" {
-			d.s.Runner.About(d.pod, "").Event(v1.EventTypeWarning, "AlreadyMountedVolume", message)
 		}
 	}
 	if pv.Spec.Local != nil {

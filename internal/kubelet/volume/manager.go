@@ -37,11 +37,15 @@ type Sources interface {
 	// that was made so; where there is none, or it is not seen yet, IsMissing knows the error.
 	RequestCertificate(ctx context.Context, pod *v1.Pod, p *v1.PodCertificateProjection, stubPKCS10 []byte) (name string, err error)
 	CertificateRequest(ctx context.Context, pod *v1.Pod, name string) (*certificatesv1.PodCertificateRequest, error)
-	// TellOf warns people of the pod.
-	TellOf(pod *v1.Pod, reason, message string)
+	Teller
 	// Field and ResourceField are the downward API's.
 	Field(pod *v1.Pod, path string) (string, error)
 	ResourceField(pod *v1.Pod, ref *v1.ResourceFieldSelector) (string, error)
+}
+
+// Teller warns people of a pod.
+type Teller interface {
+	TellOf(pod *v1.Pod, reason, message string)
 }
 
 // Manager makes and removes the volumes of the pods of a node. Calls for

@@ -63,8 +63,8 @@ func (m *Manager) Placed(pod *v1.Pod, v *v1.Volume) bool {
 }
 
 // Place gives the pod the persistent volume that one of its volumes stands for.
-func (m *Manager) Place(ctx context.Context, pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume) error {
-	err := m.place(ctx, pod, v, pv)
+func (m *Manager) Place(ctx context.Context, to Teller, pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume) error {
+	err := m.place(ctx, to, pod, v, pv)
 	if said := (*MountError)(nil); err == nil || errors.As(err, &said) {
 		return err
 	}
@@ -76,7 +76,7 @@ func (m *Manager) Place(ctx context.Context, pod *v1.Pod, v *v1.Volume, pv *v1.P
 	return &MountError{Step: step, Volume: pv.Name, Device: device, Err: err}
 }
 
-func (m *Manager) place(ctx context.Context, pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume) error {
+func (m *Manager) place(ctx context.Context, to Teller, pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume) error {
 	path, err := m.persistent(pod, pv)
 	if err != nil {
 		return err
@@ -98,9 +98,14 @@ func (m *Manager) place(ctx context.Context, pod *v1.Pod, v *v1.Volume, pv *v1.P
 	case s.CSI != nil:
 		err = makeShared(path, nil)
 	}
-	// Who has a local volume first says whose it is.
-	if owned := s.CSI != nil || s.Local != nil && !isDevice(pv) && !others; err == nil && owned && !ReadOnly(v) {
-		err = GiveTo(path, FSGroup(pod), GroupChange(pod))
+	files := s.CSI != nil || s.Local != nil && !isDevice(pv)
+	switch {
+	case err != nil || !files:
+	case s.Local != nil && others: // whoever has it first says whose it is
+		tellOfGroup(to, pod, pv, path)
+	case !ReadOnly(v):
+		g := Giving{Pod: pod, Tell: to, Log: m.log}
+		err = g.Give(path, FSGroup(pod))
 	}
 	if err != nil {
 		return err
@@ -108,21 +113,16 @@ func (m *Manager) place(ctx context.Context, pod *v1.Pod, v *v1.Volume, pv *v1.P
 	return m.Link(pod, v, path)
 }
 
-// NotShared says that other pods have a local volume whose group is not the one that a pod wants, if that is so: whoever has it first says
-// whose it is, and the pod may not get at what is in it.
-func (m *Manager) NotShared(pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume) (message string) {
-	group, path := FSGroup(pod), m.Path(pod, v)
-	if group == nil || path == "" || pv.Spec.Local == nil || isDevice(pv) {
-		return ""
+// tellOfGroup warns people if a pod may not get at what is in a volume because it belongs to the group of others that have it already.
+func tellOfGroup(to Teller, pod *v1.Pod, pv *v1.PersistentVolume, path string) {
+	group := FSGroup(pod)
+	info, err := os.Stat(path)
+	if group == nil || err != nil {
+		return
 	}
-	if others, err := m.elsewhere(pod.UID, path); err != nil || !others {
-		return ""
+	if has := groupIn(info); has != *group {
+		to.TellOf(pod, "AlreadyMountedVolume", fmt.Sprintf("The requested fsGroup is %d, but the volume %s has GID %d. The volume may not be shareable.", *group, pv.Name, has))
 	}
-	has, err := groupOf(path)
-	if err != nil || has == *group {
-		return ""
-	}
-	return fmt.Sprintf("The requested fsGroup is %d, but the volume %s has GID %d. The volume may not be shareable.", *group, pv.Name, has)
 }
 
 // ErrInUse is why a pod has to wait for a volume that only one may have.

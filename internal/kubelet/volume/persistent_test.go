@@ -4,13 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
@@ -41,7 +46,7 @@ func TestPersistentVolumesAreLinkedAndOutliveThePod(t *testing.T) {
 			t.Errorf("%s: the pod has its volume before anybody gave it", spec)
 		}
 		for range 2 { // again, as after a restart
-			if err := m.Place(t.Context(), pod, v, volumeOf(t, "pv", spec)); err != nil {
+			if err := m.Place(t.Context(), &sources{}, pod, v, volumeOf(t, "pv", spec)); err != nil {
 				t.Fatalf("%s: %v", spec, err)
 			}
 		}
@@ -87,7 +92,7 @@ func TestPersistentVolumesThatCannotBeMountedSayWhy(t *testing.T) {
 		"csi: {driver: local.kemudi.io, volumeHandle: '..'}":    `MountVolume.SetUp failed for volume "pv" : bad volume handle ".."`,
 	} {
 		pod := podOf(t, claimed)
-		err := m.Place(t.Context(), pod, &pod.Spec.Volumes[0], volumeOf(t, "pv", spec))
+		err := m.Place(t.Context(), &sources{}, pod, &pod.Spec.Volumes[0], volumeOf(t, "pv", spec))
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", spec, err, want)
 		}
@@ -122,7 +127,7 @@ func TestPersistentVolumesAreGivenToTheGroupOfThePod(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := podOf(t, claimed+"\nsecurityContext: {fsGroup: 4321}")
-	if err := m.Place(t.Context(), pod, &pod.Spec.Volumes[0], volumeOf(t, "pv", "local: {path: "+dir+"}")); err != nil {
+	if err := m.Place(t.Context(), &sources{}, pod, &pod.Spec.Volumes[0], volumeOf(t, "pv", "local: {path: "+dir+"}")); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]struct {
@@ -178,7 +183,7 @@ func TestWhatIsInAVolumeIsGivenToTheGroupAgain(t *testing.T) {
 		}
 		pod := podOf(t, claimed+"\nsecurityContext: {"+group+"}")
 		pod.UID += types.UID(fmt.Sprint(i))
-		if err := m.Place(t.Context(), pod, &pod.Spec.Volumes[0], volumeOf(t, "pv", "local: {path: "+link+"}")); err != nil {
+		if err := m.Place(t.Context(), &sources{}, pod, &pod.Spec.Volumes[0], volumeOf(t, "pv", "local: {path: "+link+"}")); err != nil {
 			t.Fatal(err)
 		}
 		info, err := os.Stat(file)
@@ -194,6 +199,92 @@ func TestWhatIsInAVolumeIsGivenToTheGroupAgain(t *testing.T) {
 	}
 }
 
+func TestFilesKeepTheirBitsWhenTheyAreGivenToTheGroup(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	dir := t.TempDir()
+	program, shared, link := filepath.Join(dir, "program"), filepath.Join(dir, "shared"), filepath.Join(dir, "link")
+	err := errors.Join(os.WriteFile(program, nil, 0o600), os.Chmod(program, fs.ModeSetuid|0o711), os.Mkdir(shared, 0o700), os.Chmod(shared, fs.ModeSticky|0o700), os.Symlink("nowhere", link))
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := int64(4321)
+	g := Giving{Pod: podOf(t, claimed), Tell: &sources{}, Log: slog.New(slog.DiscardHandler)}
+	if err := g.Give(dir, &group); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]fs.FileMode{
+		program: fs.ModeSetuid | 0o771,
+		shared:  fs.ModeDir | fs.ModeSticky | fs.ModeSetgid | 0o770,
+		link:    fs.ModeSymlink | 0o777,
+	} {
+		info, err := os.Lstat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode() != want || groupIn(info) != group {
+			t.Errorf("%s: got mode %v, group %d, want %v, %d", path, info.Mode(), groupIn(info), want, group)
+		}
+	}
+}
+
+// TestVolumeWhoseFilesCannotBeGivenIsMountedNevertheless, as of a file system without groups.
+func TestVolumeWhoseFilesCannotBeGivenIsMountedNevertheless(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	m, dir := newManager(t), t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := errors.Join(os.WriteFile(dir+"/file", nil, 0o600), unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "")); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	m.log = slog.New(slog.NewTextHandler(&log, nil))
+	pod := podOf(t, claimed+"\nsecurityContext: {fsGroup: 4321}")
+	if err := m.Place(t.Context(), &sources{}, pod, &pod.Spec.Volumes[0], volumeOf(t, "pv", "local: {path: "+dir+"}")); err != nil {
+		t.Fatal(err)
+	}
+	if want := "left=2 "; !m.Placed(pod, &pod.Spec.Volumes[0]) || !strings.Contains(log.String(), want) {
+		t.Errorf("the log does not say %s:\n%s", want, &log)
+	}
+}
+
+func TestPodsAreToldWhenItTakesLongToGiveThemAVolume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, pod := &sources{}, podOf(t, claimed)
+		g := Giving{Pod: pod, Tell: src}
+		var files atomic.Int64
+		stop := g.report("/var/lib/kubelet/pods/"+string(pod.UID)+"/volumes/kubernetes.io~csi/pv/mount", &files)
+		time.Sleep(31 * time.Second)
+		files.Store(1234)
+		time.Sleep(2 * time.Minute)
+		stop()
+		time.Sleep(time.Hour)
+		const reason = "VolumePermissionChangeInProgress: Setting volume ownership for "
+		at := reason + string(pod.UID) + "/volumes/kubernetes.io~csi/pv/mount"
+		want := []string{
+			at + " is taking longer than expected, consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods",
+			at + ", processed 1234 files.", at + ", processed 1234 files.",
+		}
+		if !slices.Equal(src.warnings, want) {
+			t.Errorf("got %q, want %q", src.warnings, want)
+		}
+		g.report("/data", &files)()
+		time.Sleep(time.Hour)
+		if len(src.warnings) != len(want) {
+			t.Errorf("of what did not take long: got %q", src.warnings[len(want):])
+		}
+	})
+}
+
 func TestPodsThatShareALocalVolumeAreToldOfAnotherGroup(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -203,19 +294,24 @@ func TestPodsThatShareALocalVolumeAreToldOfAnotherGroup(t *testing.T) {
 	for i, tc := range []struct{ group, want string }{
 		{"securityContext: {fsGroup: 1000}", ""},
 		{"securityContext: {fsGroup: 1000}", ""},
-		{"securityContext: {fsGroup: 2000}", "The requested fsGroup is 2000, but the volume pv has GID 1000. The volume may not be shareable."},
+		{"securityContext: {fsGroup: 2000}", "AlreadyMountedVolume: The requested fsGroup is 2000, but the volume pv has GID 1000. The volume may not be shareable."},
 		{"", ""},
 	} {
 		pod := podOf(t, claimed+"\n"+tc.group)
 		pod.UID = types.UID(fmt.Sprint("uid-", i))
-		if err := m.Place(t.Context(), pod, &pod.Spec.Volumes[0], pv); err != nil {
+		src := &sources{}
+		if err := m.Place(t.Context(), src, pod, &pod.Spec.Volumes[0], pv); err != nil {
 			t.Fatal(err)
 		}
-		if got := m.NotShared(pod, &pod.Spec.Volumes[0], pv); got != tc.want {
+		if got := strings.Join(src.warnings, "\n"); got != tc.want {
 			t.Errorf("%q: got %q, want %q", tc.group, got, tc.want)
 		}
-		if gid, err := groupOf(dir); gid != 1000 {
-			t.Errorf("%q: the volume belongs to group %d, %v, want that of the first pod", tc.group, gid, err)
+		info, err := os.Stat(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gid := groupIn(info); gid != 1000 {
+			t.Errorf("%q: the volume belongs to group %d, want that of the first pod", tc.group, gid)
 		}
 	}
 }
@@ -225,17 +321,17 @@ func TestVolumeForOnePodIsRefusedToOthers(t *testing.T) {
 	one, two := podOf(t, claimed), podOf(t, claimed)
 	two.UID = "uid-2"
 	pv := volumeOf(t, "pv", "csi: {driver: local.kemudi.io, volumeHandle: pvc-1}, accessModes: [ReadWriteOncePod]")
-	if err := m.Place(t.Context(), one, &one.Spec.Volumes[0], pv); err != nil {
+	if err := m.Place(t.Context(), &sources{}, one, &one.Spec.Volumes[0], pv); err != nil {
 		t.Fatal(err)
 	}
 	const want = `MountVolume.SetUp failed for volume "pv" : volume uses the ReadWriteOncePod access mode and is already in use by another pod`
-	if err := m.Place(t.Context(), two, &two.Spec.Volumes[0], pv); err == nil || err.Error() != want {
+	if err := m.Place(t.Context(), &sources{}, two, &two.Spec.Volumes[0], pv); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	if err := m.CleanUp(t.Context(), one.UID); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Place(t.Context(), two, &two.Spec.Volumes[0], pv); err != nil {
+	if err := m.Place(t.Context(), &sources{}, two, &two.Spec.Volumes[0], pv); err != nil {
 		t.Errorf("after the first pod: %v", err)
 	}
 }
@@ -297,7 +393,7 @@ func TestLocalDevicesWithAFileSystemAreMountedOnce(t *testing.T) {
 		}
 	}
 	for _, pod := range []*v1.Pod{one, two, one} {
-		if err := m.Place(t.Context(), pod, &pod.Spec.Volumes[0], pv); err != nil {
+		if err := m.Place(t.Context(), &sources{}, pod, &pod.Spec.Volumes[0], pv); err != nil {
 			t.Fatal(err)
 		}
 		if got := m.Path(pod, &pod.Spec.Volumes[0]); got != at || !m.Placed(pod, &pod.Spec.Volumes[0]) {
@@ -319,7 +415,7 @@ func TestLocalDevicesWithAFileSystemAreMountedOnce(t *testing.T) {
 	if m.Placed(two, &two.Spec.Volumes[0]) {
 		t.Error("what is not mounted any more counts as there")
 	}
-	if err := m.Place(t.Context(), two, &two.Spec.Volumes[0], pv); err != nil {
+	if err := m.Place(t.Context(), &sources{}, two, &two.Spec.Volumes[0], pv); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.CleanUp(t.Context(), two.UID); err != nil {
@@ -345,7 +441,7 @@ func TestLocalDevicesAreLinked(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := podOf(t, claimed)
-	if err := m.Place(t.Context(), pod, &pod.Spec.Volumes[0], volumeOf(t, "pv", "local: {path: "+device+"}, volumeMode: Block")); err != nil {
+	if err := m.Place(t.Context(), &sources{}, pod, &pod.Spec.Volumes[0], volumeOf(t, "pv", "local: {path: "+device+"}, volumeMode: Block")); err != nil {
 		t.Fatal(err)
 	}
 	if got := m.Path(pod, &pod.Spec.Volumes[0]); got != device {
@@ -403,7 +499,7 @@ func TestExportsAreMountedByTheMachine(t *testing.T) {
 	pv := volumeOf(t, "pv", "nfs: {server: files, path: /v}, mountOptions: [hard, nfsvers=4.2]")
 	for range 2 { // again, as after a restart
 		prepare(t, m, pod, &sources{})
-		if err := m.Place(t.Context(), pod, v, pv); err != nil {
+		if err := m.Place(t.Context(), &sources{}, pod, v, pv); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -426,7 +522,7 @@ func TestExportsAreMountedByTheMachine(t *testing.T) {
 	if m.Placed(pod, v) {
 		t.Error("what is not mounted any more counts as there")
 	}
-	if err := m.Place(t.Context(), pod, v, pv); err != nil || !m.Placed(pod, v) {
+	if err := m.Place(t.Context(), &sources{}, pod, v, pv); err != nil || !m.Placed(pod, v) {
 		t.Errorf("after a reboot: got %v", err)
 	}
 	if err := m.CleanUp(t.Context(), pod.UID); err != nil {
@@ -436,7 +532,7 @@ func TestExportsAreMountedByTheMachine(t *testing.T) {
 		t.Errorf("what is in the export after the pod's end: %v", err)
 	}
 	pv.Spec.NFS.Path = "/broken"
-	if err := m.Place(t.Context(), pod, v, pv); err == nil || !strings.HasPrefix(err.Error(), `MountVolume.SetUp failed for volume "pv" : mount failed: exit status 32`) || !strings.Contains(err.Error(), "Output: refused") {
+	if err := m.Place(t.Context(), &sources{}, pod, v, pv); err == nil || !strings.HasPrefix(err.Error(), `MountVolume.SetUp failed for volume "pv" : mount failed: exit status 32`) || !strings.Contains(err.Error(), "Output: refused") {
 		t.Errorf("an export that is refused: got %v", err)
 	}
 }

@@ -14,6 +14,9 @@ import (
 	"github.com/kemudi/kemudi/internal/task"
 )
 
+// reasonDown is that of events about the machine.
+const reasonDown = "Shutdown"
+
 // message is what is said of a pod that ends for a shutdown.
 const message = "Pod was terminated in response to imminent node shutdown."
 
@@ -77,6 +80,7 @@ func (w *Watch) follow(ctx context.Context, held func()) error {
 			}
 			w.Down(down)
 			if !down {
+				w.Event(v1.EventTypeNormal, reasonDown, "Shutdown manager detected shutdown cancellation")
 				next, err := l.inhibit(ctx)
 				if err != nil {
 					return err
@@ -84,7 +88,7 @@ func (w *Watch) follow(ctx context.Context, held func()) error {
 				release = next
 				continue
 			}
-			w.Event(v1.EventTypeNormal, "NodeShutdown", "Shutdown manager detected shutdown event")
+			w.Event(v1.EventTypeNormal, reasonDown, "Shutdown manager detected shutdown event")
 			w.Metrics.Began.SetToCurrentTime()
 			w.endPods(ctx)
 			w.Metrics.Ended.SetToCurrentTime()

@@ -131,7 +131,7 @@ func TestMachineWaitsForItsPods(t *testing.T) {
 		Groups: Settings{Period: 20 * time.Second, Critical: 5 * time.Second}.Groups(), Bus: bus, ConfDir: l.conf,
 		Pods:  func() []*v1.Pod { return pods },
 		Down:  func(down bool) { said <- fmt.Sprint("down ", down) },
-		Event: func(_, reason, _ string) { said <- reason },
+		Event: func(_, reason, message string) { said <- reason + ": " + message },
 		End: func(uid types.UID, e podstep.Eviction) <-chan struct{} {
 			said <- fmt.Sprintf("%s %s %d %s", uid, e.Reason, *e.Grace, e.Message)
 			return ended[uid]
@@ -167,7 +167,7 @@ func TestMachineWaitsForItsPods(t *testing.T) {
 	}
 	const why = " Pod was terminated in response to imminent node shutdown."
 	signal(true)
-	expect("down true", "NodeShutdown", "web Terminated 7"+why)
+	expect("down true", "Shutdown: Shutdown manager detected shutdown event", "web Terminated 7"+why)
 	if err := first.held.Close(); err != nil { // the watch has its own
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestMachineWaitsForItsPods(t *testing.T) {
 		}
 	}
 	signal(false) // it was called off
-	expect("down false")
+	expect("down false", "Shutdown: Shutdown manager detected shutdown cancellation")
 	<-l.locks
 	if files, err := Reset(l.conf); err != nil || len(files) != 1 {
 		t.Errorf("reset: got %v, %v, want the file of the settings", files, err)

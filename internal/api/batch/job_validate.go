@@ -190,12 +190,15 @@ func validateJobUpdate(obj, old *batchv1.Job, errs *resource.Errors) {
 // what they get while the job is suspended and has none.
 func validateTemplateUpdate(obj, old *batchv1.Job, errs *resource.Errors) {
 	t, o := &obj.Spec.Template, &old.Spec.Template
-	if ptr.Deref(old.Spec.Suspend, false) && (old.Status.StartTime == nil || JobIs(old, batchv1.JobSuspended) && old.Status.Active == 0) {
-		o = allowPlacement(t, o.DeepCopy())
-		allowResources(t.Spec.Containers, o.Spec.Containers)
-		allowResources(t.Spec.InitContainers, o.Spec.InitContainers)
+	held := ptr.Deref(old.Spec.Suspend, false) && (old.Status.StartTime == nil || JobIs(old, batchv1.JobSuspended))
+	if !held || old.Status.Active > 0 {
+		validateSame(errs, "spec.template", t, o)
+		return
 	}
-	validateSame(errs, "spec.template", t, o)
+	o = allowPlacement(t, o.DeepCopy())
+	allowResources(t.Spec.Containers, o.Spec.Containers)
+	allowResources(t.Spec.InitContainers, o.Spec.InitContainers)
+	validateSame(errs, "spec.template.spec", &t.Spec, &o.Spec)
 }
 
 // allowPlacement makes old equal to t in all that says where pods may run.

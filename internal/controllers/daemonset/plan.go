@@ -261,18 +261,29 @@ func (s *spread) replace(unavailable int32) step {
 
 // surge makes pods of the present template beside old ones: wherever the old one
 // is not available, and on as many other nodes as may have two. The old one goes
-// when the new one is available.
+// when the new one is available; where it has no successor, when there is one
+// more elsewhere than there are nodes to run on.
 func (s *spread) surge(surge int32) step {
 	var st step
 	var candidates []string
+	var left []*corev1.Pod // available, where none is to run any more
+	spare := 0
 	for i := range s.places {
 		p := &s.places[i]
 		fresh, old, ok := s.pair(p)
+		if p.runs {
+			spare--
+		}
+		if serves := cmp.Or(old, fresh); serves != nil && !p.gone && s.available(serves) {
+			spare++
+		}
 		switch {
 		case !ok:
 			surge--
 		case old == nil || p.gone:
-		case fresh == nil && !p.runs: // it may stay, but has no successor here
+		case fresh == nil && !p.runs && s.available(old):
+			left = append(left, old)
+		case fresh == nil && !p.runs:
 			st.remove = append(st.remove, removal{pod: old})
 		case fresh == nil && !s.available(old):
 			st.create = append(st.create, p.name)
@@ -283,6 +294,9 @@ func (s *spread) surge(surge int32) step {
 		default:
 			st.remove = append(st.remove, removal{pod: old})
 		}
+	}
+	for _, pod := range left[:max(0, min(spare, len(left)))] {
+		st.remove = append(st.remove, removal{pod: pod})
 	}
 	st.create = append(st.create, candidates[:max(0, min(int(surge), len(candidates)))]...)
 	return st

@@ -65,6 +65,7 @@ func addNodeAgentFlags(f *pflag.FlagSet, o *cluster.Machine) {
 	f.StringVar(&c.Memory.Policy, "memory-reservation-policy", c.Memory.Policy, "whether the kernel keeps for pods the memory that they ask for, under version 2 of cgroups: None, the default, or TieredReservation, for guaranteed ones always, for burstable ones while there is other memory to be had")
 	f.StringToStringVar(&c.Memory.Reserved, "qos-reserved", c.Memory.Reserved, "how much of what pods ask for those of lower classes cannot use: memory=50%")
 	f.DurationVar(&c.RestartWait, "max-container-restart-period", c.RestartWait, "how long a container that exits again and again waits at the most")
+	f.StringToStringVar(&c.Sysctls, "default-pod-sysctls", c.Sysctls, "kernel parameters of all pods that say nothing else, as far as a pod has them for itself: net.core.somaxconn=1024,...")
 	addPinningFlags(f, o)
 	f.IntVar(&o.Agent.MostImages, "node-status-max-images", o.Agent.MostImages, "how many images the node's status lists, the largest ones; -1: all")
 	addServedFlags(f, o)

@@ -68,6 +68,8 @@ seccompDefault: true
 cpuCFSQuota: false
 crashLoopBackOff: {maxContainerRestartPeriod: 30s}
 protectKernelDefaults: true
+defaultPodSysctls: {net.core.somaxconn: "1024", net.ipv4.tcp_rmem: 4096 87380 6291456}
+tracing: {samplingRatePerMillion: 100}
 providerID: cloud://a/5
 imagePullCredentialsVerificationPolicy: AlwaysVerify
 `
@@ -91,6 +93,7 @@ func TestPartTakesItsConfigurationFile(t *testing.T) {
 		"cpu-manager-policy": "static", "cpu-manager-policy-options": "[full-pcpus-only=true,strict-cpu-reservation=true]", "reserved-cpus": "0-1,8",
 		"memory-manager-policy": "Static", "reserved-memory": "0:memory=2Gi,1:hugepages-2Mi=4Mi,memory=1Gi", "topology-manager-policy": "none", "topology-manager-scope": "pod",
 		"topology-manager-policy-options": "[prefer-closest-numa-nodes=true]",
+		"default-pod-sysctls":             "[net.core.somaxconn=1024,net.ipv4.tcp_rmem=4096 87380 6291456]",
 		"provider-id":                     "cloud://a/5", "image-pull-credentials-verification-policy": "AlwaysVerify",
 	} {
 		if got := f.Lookup(flag).Value.String(); got != want {
@@ -108,7 +111,7 @@ func TestPartTakesItsConfigurationFile(t *testing.T) {
 	for _, i := range idle {
 		fields = append(fields, i.field)
 	}
-	if got, want := strings.Join(fields, " "), "cgroupDriver cpuManagerReconcilePeriod featureGates.Some logging.verbosity protectKernelDefaults"; got != want {
+	if got, want := strings.Join(fields, " "), "cgroupDriver cpuManagerReconcilePeriod featureGates.Some logging.verbosity protectKernelDefaults tracing.samplingRatePerMillion"; got != want {
 		t.Errorf("without effect: got %s, want %s", got, want)
 	}
 }

@@ -46,7 +46,7 @@ func configuration(o *Options) config.KubeletConfiguration {
 		ImageMinimumGCAge: lasting(images.MinAge), ImageMaximumGCAge: lasting(images.MaxAge),
 		SerializeImagePulls: ptr.To(images.MaxPulls == 1), MaxParallelImagePulls: ptr.To(int32(images.MaxPulls)),
 		ImagePullCredentialsVerificationPolicy: config.ImagePullCredentialsVerificationPolicy(images.Verify.Policy), PreloadedImagesVerificationAllowlist: images.Verify.Allowed,
-		PodPidsLimit: ptr.To(s.Containers.Processes), SeccompDefault: ptr.To(s.Containers.SeccompDefault), CPUCFSQuota: ptr.To(!s.Containers.NoCPULimits),
+		PodPidsLimit: ptr.To(s.Containers.Processes), SeccompDefault: ptr.To(s.Containers.SeccompDefault), DefaultPodSysctls: s.Containers.Sysctls, CPUCFSQuota: ptr.To(!s.Containers.NoCPULimits),
 		CPUCFSQuotaPeriod: ptr.To(lasting(s.Containers.CPUPeriod)), SingleProcessOOMKill: ptr.To(s.Containers.OneProcess),
 		CrashLoopBackOff:    config.CrashLoopBackOffConfig{MaxContainerRestartPeriod: ptr.To(lasting(s.Containers.RestartWait))},
 		ShutdownGracePeriod: lasting(s.Shutdown.Period), ShutdownGracePeriodCriticalPods: lasting(s.Shutdown.Critical),

@@ -50,7 +50,7 @@ func (f *facts) forPods(o *Options, allocatable v1.ResourceList) cri.Node {
 		ClusterDNS: o.ClusterDNS, ClusterDomain: o.ClusterDomain, PodLogsDir: o.PodLogsDir,
 		SeccompDir: filepath.Join(o.RootDir, "seccomp"), SandboxSeccomp: o.SandboxSeccomp, SeccompDefault: o.Settings.Containers.SeccompDefault,
 		NoCPULimits: o.Settings.Containers.NoCPULimits, CPUPeriod: o.Settings.Containers.CPUPeriod, OneProcess: o.Settings.Containers.OneProcess,
-		PodProcesses: o.Settings.Containers.Processes, Memory: o.Settings.Containers.Memory.qos(),
+		PodProcesses: o.Settings.Containers.Processes, Memory: o.Settings.Containers.Memory.qos(), Sysctls: o.Settings.Containers.Sysctls,
 	}
 	for name := range f.capacity {
 		if size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok {

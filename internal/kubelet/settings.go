@@ -91,6 +91,9 @@ type Containers struct {
 	Memory Memory
 	// RestartWait is how long a container that exits again and again waits at the most (--max-container-restart-period).
 	RestartWait time.Duration
+	// Sysctls are kernel parameters of all pods, as far as a pod has them for itself and says nothing else
+	// (--default-pod-sysctls).
+	Sysctls map[string]string
 }
 
 // Memory says what the kernel does for the memory of pods beside holding them to their limits.
@@ -220,6 +223,9 @@ func (c *Containers) check() error {
 		return errors.New("cpu-cfs-quota-period: must be between 1ms and 1s, inclusive")
 	case c.RestartWait < time.Second || c.RestartWait > backoff.Restart.Most:
 		return errors.New("max-container-restart-period: must be between 1s and 5m0s, inclusive")
+	}
+	if err := admit.CheckOwn(c.Sysctls); err != nil {
+		return fmt.Errorf("default-pod-sysctls: %w", err)
 	}
 	return nil
 }

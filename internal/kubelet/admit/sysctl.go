@@ -2,7 +2,9 @@ package admit
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -54,8 +56,8 @@ func NewSysctls(kernel string, unsafe []string) (*Sysctls, error) {
 		}
 	}
 	for _, pattern := range unsafe {
-		if len(pattern) > maxSysctl || !sysctlPattern.MatchString(pattern) {
-			return nil, fmt.Errorf("sysctl %q must have at most %d characters and match regex %s", pattern, maxSysctl, sysctlPattern)
+		if err := checkName(pattern); err != nil {
+			return nil, err
 		}
 		namespace, name, prefix := sysctl.GetNamespace(pattern)
 		switch {
@@ -68,6 +70,34 @@ func NewSysctls(kernel string, unsafe []string) (*Sysctls, error) {
 		}
 	}
 	return s, nil
+}
+
+func checkName(name string) error {
+	if len(name) > maxSysctl || !sysctlPattern.MatchString(name) {
+		return fmt.Errorf("sysctl %q must have at most %d characters and match regex %s", name, maxSysctl, sysctlPattern)
+	}
+	return nil
+}
+
+// CheckOwn refuses kernel parameters that pods do not have for themselves, and such as are named twice.
+func CheckOwn(values map[string]string) error {
+	seen := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if err := checkName(name); err != nil {
+			return err
+		}
+		namespace, plain, prefix := sysctl.GetNamespace(name)
+		switch {
+		case prefix:
+			return fmt.Errorf("sysctl %q: want one name", name)
+		case namespace == sysctl.UnknownNamespace:
+			return fmt.Errorf("the sysctl %q is not known to be namespaced", plain)
+		case seen[plain]:
+			return fmt.Errorf("the sysctl %q is there twice", plain)
+		}
+		seen[plain] = true
+	}
+	return nil
 }
 
 // Refuse returns reason and message if the pod sets what it may not, or what it shares with the node.

@@ -64,3 +64,18 @@ func TestSysctlsOfTheWholeMachineCannotBeAllowed(t *testing.T) {
 		}
 	}
 }
+
+func TestSysctlsOfAllPodsAreTheirOwn(t *testing.T) {
+	for name, want := range map[string]string{
+		"kernel.shmall": "", "net/ipv4/ip_forward": "", "user.max_net_namespaces": "", "kernel.domainname": "",
+		"vm.swappiness": "not known to be namespaced", "net.*": "want one name", "Net": "must have at most",
+	} {
+		err := CheckOwn(map[string]string{name: "1"})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", name, err, want)
+		}
+	}
+	if err := CheckOwn(map[string]string{"net.ipv4.ip_forward": "1", "net/ipv4/ip_forward": "0"}); err == nil || !strings.Contains(err.Error(), "there twice") {
+		t.Errorf("one name in two forms: got %v", err)
+	}
+}

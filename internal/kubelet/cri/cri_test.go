@@ -346,6 +346,26 @@ func TestSandboxSharesWhatThePodAsksFor(t *testing.T) {
 	}
 }
 
+func TestPodsHaveTheNodesSysctlsInTheirOwnNamespaces(t *testing.T) {
+	n := *testNode
+	n.Sysctls = map[string]string{"kernel.sem": "1", "net/core/somaxconn": "2", "kernel.domainname": "3", "user.max_net_namespaces": "4"}
+	for spec, want := range map[string]string{
+		`{}`:                  "map[kernel.domainname:3 kernel.sem:1 net.core.somaxconn:2]",
+		`{hostIPC: true}`:     "map[kernel.domainname:3 net.core.somaxconn:2]",
+		`{hostNetwork: true}`: "map[kernel.sem:1]",
+		`{hostUsers: false}`:  "map[kernel.domainname:3 kernel.sem:1 net.core.somaxconn:2 user.max_net_namespaces:4]",
+		`{securityContext: {sysctls: [{name: net.core.somaxconn, value: "9"}]}}`: "map[kernel.domainname:3 kernel.sem:1 net.core.somaxconn:9]",
+	} {
+		c, _, err := Sandbox(podOf(t, spec), &n, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(c.Linux.Sysctls); got != want {
+			t.Errorf("%s: got %s, want %s", spec, got, want)
+		}
+	}
+}
+
 func TestSandboxIsPrivilegedWhenAContainerIs(t *testing.T) {
 	for spec, want := range map[string]bool{
 		`{containers: [{name: c}]}`:                                                                                           false,

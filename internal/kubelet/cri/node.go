@@ -34,6 +34,8 @@ type Node struct {
 	PodProcesses   int64         // that a pod may have; not more than 0: any number
 	SeccompDefault bool          // containers that ask for no profile get the runtime's
 
+	Sysctls map[string]string // of pods that say nothing else, in their own namespaces
+
 	Masked []string // paths of /sys that there are on this machine, and that containers do not see with the default procMount
 
 	PodLogsDir string // /var/log/pods

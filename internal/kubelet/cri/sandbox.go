@@ -78,6 +78,27 @@ func protocol(p v1.Protocol) runtimeapi.Protocol {
 	return runtimeapi.Protocol_TCP
 }
 
+// ownSysctls are those of kernel parameters that a pod has for itself.
+func ownSysctls(pod *v1.Pod, values map[string]string) map[string]string {
+	out := map[string]string{}
+	for name, value := range values {
+		namespace, plain, _ := sysctl.GetNamespace(name)
+		shared := false
+		switch namespace {
+		case sysctl.IPCNamespace:
+			shared = pod.Spec.HostIPC
+		case sysctl.NetNamespace, sysctl.UTSNamespace:
+			shared = pod.Spec.HostNetwork
+		case sysctl.UserNamespace:
+			shared = !HasOwnUsers(pod)
+		}
+		if !shared {
+			out[plain] = value
+		}
+	}
+	return out
+}
+
 func sandboxLinux(pod *v1.Pod, n *Node) *runtimeapi.LinuxPodSandboxConfig {
 	sc := &runtimeapi.LinuxSandboxSecurityContext{
 		Privileged:       hasPrivileged(pod),
@@ -91,7 +112,7 @@ func sandboxLinux(pod *v1.Pod, n *Node) *runtimeapi.LinuxPodSandboxConfig {
 		sc.SeccompProfilePath = "localhost/" + n.SandboxSeccomp
 	}
 	out := &runtimeapi.LinuxPodSandboxConfig{
-		CgroupParent: n.Cgroup(pod, core.QOSClass(pod)), SecurityContext: sc, Sysctls: map[string]string{},
+		CgroupParent: n.Cgroup(pod, core.QOSClass(pod)), SecurityContext: sc, Sysctls: ownSysctls(pod, n.Sysctls),
 		Resources: podResources(pod, n),
 	}
 	p := pod.Spec.SecurityContext

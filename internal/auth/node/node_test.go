@@ -229,10 +229,9 @@ func TestAgentsSeeAndWriteWhatTheirNodeNeeds(t *testing.T) {
 		"get serviceaccounts team/runner":           "",
 		"delete serviceaccounts team/runner":        "can only create tokens for individual service accounts",
 		// Its own objects.
-		"create nodes":           "",
-		"get nodes n1":           "",
-		"watch nodes n1":         "",
-		"patch nodes/status n1":  "",
+		"create nodes":   "",
+		"get nodes n1":   "",
+		"watch nodes n1": "", "patch nodes/status n1": "",
 		"get nodes n2":           "node 'n1' cannot read 'n2', only its own Node object",
 		"list nodes":             "node 'n1' cannot read all nodes, only its own Node object",
 		"update nodes/status n2": "", // admission refuses it

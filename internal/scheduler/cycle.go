@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -216,7 +217,9 @@ func (c *cycle) preFilter() ([]*snapshot.Node, *unfit) {
 			c.alike = false
 		}
 		if r.Reject != nil {
-			c.err = r.Reject.Err
+			if r.Reject.Err != nil {
+				c.err = fmt.Errorf("running PreFilter plugin %q: %w", c.plugins.All[i].Name(), r.Reject.Err)
+			}
 			return nil, &unfit{nodes: c.snapshot.Len(), rejected: r.Reject, plugins: 1 << i}
 		}
 		if r.Idle {
@@ -274,7 +277,7 @@ func (c *cycle) look(n *snapshot.Node) {
 	if why := c.filter(n); why != nil {
 		c.refusals = append(c.refusals, refusal{n, why})
 		if why.Err != nil {
-			c.err = why.Err
+			c.err = fmt.Errorf("running %q filter plugin: %w", c.plugins.All[why.Plugin].Name(), why.Err)
 		}
 	} else {
 		c.feasible = append(c.feasible, n)

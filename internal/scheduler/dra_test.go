@@ -18,9 +18,11 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/dra"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/resource"
+	"github.com/kemudi/kemudi/internal/scheduler/config"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -108,7 +110,7 @@ func (r *rig) has(name, devices string, users ...string) {
 	}
 }
 
-const noDevice = "0/1 nodes are available: 1 cannot allocate all claims. still not schedulable, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+const noDevice = "0/1 nodes are available: 1 cannot allocate all claims. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
 
 func withGPUs(t *testing.T, test func(r *rig)) {
 	inCluster(t, func(r *rig) {
@@ -177,14 +179,51 @@ func TestSaysWhatIsWrongWithClaims(t *testing.T) {
 	withGPUs(t, func(r *rig) {
 		r.claim("a", "{requests: [{name: r, exactly: {deviceClassName: none}}]}")
 		r.pod("p cpu=1 uses=a")
-		why := "0/1 nodes are available: request r: device class none does not exist. no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+		why := "0/1 nodes are available: request r: device class none does not exist. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
 		r.said("p", refused(why), "Warning FailedScheduling p: "+why)
 		r.class("none", `{selectors: [{cel: {expression: 'device.attributes["d.io"].none'}}]}`)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		c := r.get("p").Status.Conditions[0]
-		if c.Reason != corev1.PodReasonSchedulerError || !strings.HasPrefix(c.Message, "class none: selector #0 on device d.io/n1/g0: CEL runtime error: ") {
-			t.Errorf("got %s: %s", c.Reason, c.Message)
+		r.erred("p", `running "DynamicResources" filter plugin: class none: selector #0 on device d.io/n1/g0: CEL runtime error: no such key: none. `+
+			"consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields")
+		r.claim("many", "{requests: [{name: few, exactly: {deviceClassName: gpu}}, {name: r, exactly: {deviceClassName: gpu, count: 32}}]}")
+		r.pod("q cpu=1 uses=many")
+		r.erred("q", `running "DynamicResources" filter plugin: claim default/many, request r: adding 32 devices exceeds the claim limit of 32, with 1 already accounted for`)
+	})
+}
+
+// erred checks that an attempt to schedule a pod failed for no fault of its own.
+func (r *rig) erred(name, why string) {
+	r.t.Helper()
+	c := core.PodCondition(&r.get(name).Status, corev1.PodScheduled)
+	if c == nil || c.Status != corev1.ConditionFalse || c.Reason != corev1.PodReasonSchedulerError || c.Message != why {
+		r.t.Errorf("condition of %s: got %+v, want %s", name, c, why)
+	}
+}
+
+// TestASearchThatTakesTooLongIsAnError: whether the claim can be served is not known, so it is tried again without any event.
+func TestASearchThatTakesTooLongIsAnError(t *testing.T) {
+	file, err := config.Parse([]byte(`{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration,
+profiles: [{pluginConfig: [{name: DynamicResources, args: {filterTimeout: 1us}}]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inClusterOf(t, file, nil, func(r *rig) {
+		r.node("n1 cpu=4")
+		r.class("gpu", `{selectors: [{cel: {expression: 'device.driver == "d.io"'}}]}`)
+		var devices []string
+		for i := range 20 {
+			devices = append(devices, fmt.Sprintf("{name: g%d}", i))
+		}
+		r.slice("n1", "["+strings.Join(devices, ", ")+"]")
+		r.claim("a", "{requests: [{name: r, exactly: {deviceClassName: gpu, count: 12}}]}")
+		r.pod("p cpu=1 uses=a")
+		r.erred("p", `running "DynamicResources" filter plugin: node n1: timed out trying to allocate devices`)
+		before := r.attempts("error")
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if now := r.attempts("error"); now == before {
+			t.Errorf("%d attempts, as before: want more", now)
 		}
 	})
 }

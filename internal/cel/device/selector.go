@@ -54,7 +54,7 @@ func (s *Selector) Matches(ctx context.Context, in *Input) (bool, error) {
 	case err != nil && ctx.Err() != nil:
 		return false, fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	case err != nil:
-		return false, err
+		return false, dracel.EnhanceRuntimeError(err)
 	}
 	if matches, ok := out.Value().(bool); ok {
 		return matches, nil

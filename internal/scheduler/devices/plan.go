@@ -89,10 +89,11 @@ func (v *Inventory) Plan(claims []*resourcev1.ResourceClaim) (*Plan, error) {
 			if err != nil {
 				return nil, err
 			}
+			if few > resourcev1.AllocationResultsMaxSize-least {
+				return nil, fmt.Errorf("claim %s, request %s: adding %d devices exceeds the claim limit of %d, with %d already accounted for",
+					nameOf(obj), obj.Spec.Devices.Requests[j].Name, few, resourcev1.AllocationResultsMaxSize, least)
+			}
 			least += few
-		}
-		if least > resourcev1.AllocationResultsMaxSize {
-			return nil, fmt.Errorf("claim %s: number of requested devices %d exceeds the claim limit of %d", nameOf(obj), least, resourcev1.AllocationResultsMaxSize)
 		}
 	}
 	return p, nil

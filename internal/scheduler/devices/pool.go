@@ -21,7 +21,7 @@ type pool struct {
 	slices []*slice // all of them
 
 	// Of the newest generation.
-	current    []*slice // in the order in which they are tried: those without binding conditions, then by name
+	current    []*slice // by name, which is the order in which they are tried
 	incomplete bool     // some slices have not been published yet
 	invalid    string   // why nothing of it can be allocated; empty: it can
 	waits      bool     // some devices have binding conditions
@@ -146,9 +146,7 @@ func (v *Inventory) gather(p *pool) {
 			d.pool = p
 		}
 	}
-	slices.SortFunc(p.current, func(a, b *slice) int {
-		return cmp.Or(last(a.waits, b.waits), strings.Compare(a.obj.Name, b.obj.Name))
-	})
+	slices.SortFunc(p.current, func(a, b *slice) int { return strings.Compare(a.obj.Name, b.obj.Name) })
 	p.incomplete = int64(len(p.current)) != p.current[0].obj.Spec.Pool.ResourceSliceCount
 	p.check()
 	v.list(p)

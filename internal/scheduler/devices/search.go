@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -16,10 +17,12 @@ const hard = 1 << 9
 
 // What a node is refused for.
 const (
-	cannot  = Refusal("cannot allocate all claims")
-	tooLong = Refusal("timed out trying to allocate devices")
-	broken  = Refusal("invalid resource pools were encountered")
+	cannot = Refusal("cannot allocate all claims")
+	broken = Refusal("invalid resource pools were encountered")
 )
+
+// errTooLong is the end of a search that has taken its steps: whether the node would do is not known.
+var errTooLong = errors.New("timed out trying to allocate devices")
 
 // search looks for devices for a plan on a node. It is scratch, reused from search
 // to search.
@@ -165,7 +168,7 @@ func (s *search) pick(claim, i int, r *request, at place) bool {
 	var failed []int
 	for j := at.from; j+at.left <= len(s.devices); j++ {
 		if s.steps++; s.steps > s.most {
-			s.err = tooLong
+			s.err = fmt.Errorf("node %s: %w", s.node.Name, errTooLong)
 			return false
 		}
 		d := s.devices[j]
@@ -206,7 +209,7 @@ func (s *search) serveAll(claim, i int, r *request) bool {
 	before := len(s.chosen)
 	for _, d := range s.devices {
 		if s.steps++; s.steps > s.most {
-			s.err = tooLong
+			s.err = fmt.Errorf("node %s: %w", s.node.Name, errTooLong)
 		} else if means := s.means(r, d); means && !r.holds(d) {
 			continue // too small to be meant
 		} else if means && s.counts[claim] < resourcev1.AllocationResultsMaxSize && s.take(claim, r, d) || !means && s.err == nil {

@@ -448,10 +448,7 @@ func deleteClaim(ctx context.Context, all client.Client[*resourcev1.ResourceClai
 // PostFilter has a claim give back its devices that nobody but the pod uses and that keep it
 // from some node; or deletes the claim that an attempt before has left.
 func (p *dynamicResources) PostFilter(c *Cycle) (note string, w Work) {
-	switch {
-	case p.pod != c.Pod && len(c.Pod.Obj.Spec.ResourceClaims) > 0, p.pod == c.Pod && p.refused:
-		return "no new claims to deallocate", Work{}
-	case p.pod != c.Pod || p.none:
+	if p.pod != c.Pod || p.none || p.refused {
 		return "", Work{}
 	}
 	for i, claim := range p.claims {
@@ -471,5 +468,5 @@ func (p *dynamicResources) PostFilter(c *Cycle) (note string, w Work) {
 			return deleteClaim(ctx, client.For(t, dra.ResourceClaims), old.Obj)
 		}}
 	}
-	return "still not schedulable", Work{}
+	return "", Work{}
 }

@@ -49,6 +49,7 @@ type dynamicResources struct {
 	toAllocate []*resourcev1.ResourceClaim
 	extended   extendedResources
 	plan       *devices.Plan // of toAllocate; nil: nothing is to be allocated
+	planErr    error         // toAllocate cannot be read
 	prefers    bool          // requests have alternatives
 	preference map[*snapshot.Node]int64
 
@@ -123,7 +124,7 @@ func (p *dynamicResources) PreEnqueue(s *snapshot.Snapshot, pod *snapshot.Pod) (
 }
 
 func (p *dynamicResources) PreFilter(c *Cycle) PreFilterResult {
-	p.pod, p.none, p.refused, p.plan, p.prefers = c.Pod, true, false, nil, false
+	p.pod, p.none, p.refused, p.plan, p.planErr, p.prefers = c.Pod, true, false, nil, nil, false
 	p.extended.reset()
 	if len(c.Pod.Obj.Spec.ResourceClaims) == 0 && !p.extended.any(c) {
 		return PreFilterResult{Skip: true, Idle: true}
@@ -138,10 +139,10 @@ func (p *dynamicResources) PreFilter(c *Cycle) PreFilterResult {
 		return PreFilterResult{Skip: true, Idle: true}
 	}
 	if len(p.toAllocate) > 0 {
-		var err error
-		if p.plan, err = c.Snapshot.Devices().Plan(p.toAllocate); err != nil {
+		p.plan, p.planErr = c.Snapshot.Devices().Plan(p.toAllocate)
+		if _, refusal := errors.AsType[devices.Refusal](p.planErr); refusal {
 			p.refused = true
-			return PreFilterResult{Reject: p.refuse(err)}
+			return PreFilterResult{Reject: p.refuse(p.planErr)}
 		}
 	}
 	return PreFilterResult{}
@@ -238,6 +239,9 @@ func (p *dynamicResources) Filter(c *Cycle, n *snapshot.Node) *Reason {
 
 // planFor is what is to be allocated on a node; nil: nothing.
 func (p *dynamicResources) planFor(c *Cycle, n *snapshot.Node) (*devices.Plan, *Reason) {
+	if p.planErr != nil {
+		return nil, p.refuse(p.planErr)
+	}
 	if len(p.extended.resources) == 0 {
 		return p.plan, nil
 	}

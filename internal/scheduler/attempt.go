@@ -61,8 +61,7 @@ func (l *loop) attempt(item *pending) {
 		l.unfit(item, d.unfit)
 		l.metrics.attempt(item.by, "unschedulable", time.Since(started))
 	case errors.Is(d.err, errNoNodes):
-		l.queue.refuse(item, anyEvent, time.Now())
-		l.state(item, corev1.PodReasonUnschedulable, d.err.Error())
+		l.leave(item, setback{message: d.err.Error(), plugins: anyEvent})
 		l.metrics.attempt(item.by, "unschedulable", time.Since(started))
 	default:
 		l.failed(item, d.err, started)
@@ -175,11 +174,19 @@ type setback struct {
 // leave puts a pod aside that fits nowhere and for which nothing can be done.
 func (l *loop) leave(item *pending, s setback) {
 	if !s.keep {
-		l.snapshot.Nominate(item.pod, "")
+		l.renounce(item.pod)
 		item.stated.nominated = ""
 	}
 	l.queue.refuse(item, s.plugins, time.Now())
 	l.state(item, corev1.PodReasonUnschedulable, s.message)
+}
+
+// renounce takes from a pod the place that it holds, if it holds one, and has those tried that it kept from there.
+func (l *loop) renounce(p *snapshot.Pod) {
+	if n := p.Nominated(); n != nil {
+		l.snapshot.Nominate(p, "")
+		l.wake(plugins.Event{Kind: plugins.PodRemoved, Node: n, Pod: p})
+	}
 }
 
 // preempted puts a pod aside that fits nowhere, having made room for it.
@@ -194,7 +201,7 @@ func (l *loop) preempted(item *pending, s setback, pre preemption) {
 // failed puts a pod aside whose attempt failed for no fault of its own.
 func (l *loop) failed(item *pending, err error, started time.Time) {
 	if !item.together { // its group decides about the place that it holds
-		l.snapshot.Nominate(item.pod, "")
+		l.renounce(item.pod)
 	}
 	item.stated.nominated = ""
 	l.queue.retry(item, time.Now())
@@ -275,18 +282,18 @@ func (l *loop) makeRoom(item *pending, pre preemption) {
 	l.metrics.victims.Observe(float64(len(pre.victims)))
 	l.metrics.room.chose("pod", pre.violations)
 	l.evictAll(beneficiary{item: item, kind: "pod", uid: item.pod.Obj.UID}, l.whole(pre.victims))
+	l.snapshot.Nominate(item.pod, pre.node.Name)
 	for _, other := range slices.Clone(pre.node.Nominated) {
-		if other.Priority >= item.pod.Priority || other == item.pod {
+		if other.Priority >= item.pod.Priority {
 			continue
 		}
-		l.snapshot.Nominate(other, "")
+		l.renounce(other)
 		if waiting := l.queue.get(other.Obj.UID); waiting != nil {
 			waiting.stated.nominated = ""
 			l.sendState(waiting)
 			l.rouse(waiting)
 		}
 	}
-	l.snapshot.Nominate(item.pod, pre.node.Name)
 }
 
 // beneficiary is for whom pods are evicted.

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -209,8 +210,7 @@ func (l *loop) takeClaim(obj resource.Object, gone bool) {
 
 func (l *loop) takeNode(obj resource.Object, gone bool) {
 	if gone {
-		l.snapshot.RemoveNode(obj.GetName())
-		l.wake(plugins.Event{Kind: plugins.NodeRemoved})
+		l.nodeGone(obj.GetName())
 		return
 	}
 	n, changed := l.snapshot.SetNode(obj.(*corev1.Node))
@@ -222,6 +222,20 @@ func (l *loop) takeNode(obj resource.Object, gone bool) {
 			l.wake(plugins.Event{Kind: kind, Node: n})
 		}
 	}
+	if changed&snapshot.AllocatableChanged != 0 {
+		l.rouseAll(n.Nominated) // it may have become too small for them
+	}
+}
+
+// nodeGone forgets a node. Pods that were promised it look elsewhere.
+func (l *loop) nodeGone(name string) {
+	var promised []*snapshot.Pod
+	if n := l.snapshot.Node(name); n != nil {
+		promised = slices.Clone(n.Nominated)
+	}
+	l.snapshot.RemoveNode(name)
+	l.wake(plugins.Event{Kind: plugins.NodeRemoved})
+	l.rouseAll(promised)
 }
 
 var nodeEvents = map[snapshot.Change]plugins.Events{
@@ -281,6 +295,25 @@ func (l *loop) takeOff(p *snapshot.Pod) {
 	n := p.Node()
 	l.snapshot.Remove(p)
 	l.wake(plugins.Event{Kind: plugins.PodRemoved, Node: n, Pod: p})
+	l.rouseNominated(n)
+}
+
+// rouseNominated has those tried for whom others have left a node, also where that does not help: somebody was faster, and
+// there may be room to be made elsewhere.
+func (l *loop) rouseNominated(n *snapshot.Node) {
+	if len(n.Nominated) == 0 || slices.ContainsFunc(n.Pods, makesRoom) {
+		return
+	}
+	l.rouseAll(n.Nominated)
+}
+
+// rouseAll has pods tried that wait.
+func (l *loop) rouseAll(pods []*snapshot.Pod) {
+	for _, p := range pods {
+		if item := l.queue.get(p.Obj.UID); item != nil {
+			l.rouse(item)
+		}
+	}
 }
 
 func (l *loop) podOnNode(obj *corev1.Pod) {
@@ -291,7 +324,7 @@ func (l *loop) podOnNode(obj *corev1.Pod) {
 	}
 	if p == nil {
 		if item := l.queue.get(obj.UID); item != nil {
-			l.snapshot.Nominate(item.pod, "")
+			l.renounce(item.pod)
 			l.ground(item)
 			l.queue.remove(item)
 		}
@@ -348,6 +381,7 @@ func (l *loop) podPending(obj *corev1.Pod) {
 	was := item.pod.Obj
 	if nominated := obj.Status.NominatedNodeName; nominated != was.Status.NominatedNodeName && nominated != item.stated.nominated {
 		item.stated.nominated = nominated
+		l.renounce(item.pod)
 		l.snapshot.Nominate(item.pod, nominated)
 	}
 	if sameClaims(obj, was) && obj.Generation == was.Generation && labels.Equals(was.Labels, obj.Labels) && len(obj.Spec.SchedulingGates) == len(was.Spec.SchedulingGates) {

@@ -71,6 +71,9 @@ func (h *held) next() (next time.Time) {
 func (l *loop) place(item *pending, n *snapshot.Node, started time.Time) {
 	f := &flight{item: item, pod: item.pod, obj: item.pod.Obj, node: n, started: started}
 	item.flight = f
+	if f.pod.Nominated() != n {
+		l.renounce(f.pod)
+	}
 	l.snapshot.Nominate(f.pod, "")
 	f.pod.Assumed = true
 	l.snapshot.Add(f.pod, n.Name)

@@ -161,6 +161,9 @@ func (l *loop) groupPlaced(item *pending, t *groupTrial, d *gangDecision) {
 		}
 		p.flight = f
 		l.queue.depart(p, now)
+		if f.held != nil && f.held != f.node {
+			l.wake(plugins.Event{Kind: plugins.PodRemoved, Node: f.held, Pod: f.pod})
+		}
 		l.wake(plugins.Event{Kind: plugins.PodAdded, Node: f.node, Pod: f.pod})
 	}
 	item.failures = 0
@@ -261,7 +264,7 @@ func (l *loop) groupFailed(item *pending, waiting []*pending, err error, started
 	for _, p := range waiting {
 		p.stated.nominated = ""
 		if placed == 0 {
-			l.snapshot.Nominate(p.pod, "")
+			l.renounce(p.pod)
 		}
 		l.state(p, corev1.PodReasonSchedulerError, err.Error())
 		l.metrics.attempt(p.by, "error", time.Since(started))

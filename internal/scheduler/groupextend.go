@@ -170,7 +170,7 @@ func (l *loop) hear(g *group, p *snapshot.Pod, said hearing) {
 	for name, o := range said {
 		before[name] = o
 		if n := p.Nominated(); n != nil && n.Name == name && !o.passed {
-			l.snapshot.Nominate(p, "")
+			l.renounce(p)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func (l *loop) groupMayNotPreempt(g *group, ask *gang) string {
 			continue
 		}
 		for _, other := range n.Pods {
-			if l.groups.rank(other) < rank && (other.Victim || other.Terminating && preempted(other.Obj)) {
+			if l.groups.rank(other) < rank && makesRoom(other) {
 				return "not eligible due to a terminating pod on the nominated node."
 			}
 		}

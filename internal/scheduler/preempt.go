@@ -119,12 +119,15 @@ func (c *cycle) mayNotPreempt(u *unfit) string {
 		}
 	}
 	for _, other := range n.Pods {
-		if other.Priority < p.Priority && (other.Victim || other.Terminating && preempted(other.Obj)) {
+		if other.Priority < p.Priority && makesRoom(other) {
 			return "not eligible due to a terminating pod on the nominated node."
 		}
 	}
 	return ""
 }
+
+// makesRoom reports whether a pod is leaving its node for another.
+func makesRoom(p *snapshot.Pod) bool { return p.Victim || p.Terminating && preempted(p.Obj) }
 
 // preempted reports whether a pod was chosen as a victim by a scheduler.
 func preempted(p *corev1.Pod) bool {

@@ -63,8 +63,21 @@ func claim(name string) func(*corev1.Pod) {
 
 func hostPort(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}} }
 
+func otherPort(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 81}} }
+
+// busyPort adds the port that the busy pod has.
+func busyPort(p *corev1.Pod) {
+	p.Spec.Containers[0].Ports = append(p.Spec.Containers[0].Ports, corev1.ContainerPort{HostPort: 8080})
+}
+
+func important(p *corev1.Pod) { p.Spec.Priority = ptr.To[int32](10) }
+func peaceful(p *corev1.Pod)  { p.Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever) }
+func grouped(p *corev1.Pod) {
+	p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: ptr.To("g")}
+}
+
 // TestEventsWakeOnlyWhomTheyCanHelp: node n1 has 2 CPUs, of which "busy" takes
-// one; the event is about n1.
+// one, and port 8080; the event is about n1.
 func TestEventsWakeOnlyWhomTheyCanHelp(t *testing.T) {
 	on := func(label string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"host": label} }
@@ -79,6 +92,11 @@ func TestEventsWakeOnlyWhomTheyCanHelp(t *testing.T) {
 	}{
 		{"enough CPU was freed", "NodeResourcesFit", pod("p", "1"), PodRemoved, pod("o", "1"), true},
 		{"not enough CPU was freed", "NodeResourcesFit", pod("p", "2"), PodRemoved, pod("o", "1"), false},
+		{"enough CPU is had by a less important pod", "NodeResourcesFit", pod("p", "2", important), PodRemoved, pod("o", "1"), true},
+		{"but nobody may be preempted", "NodeResourcesFit", pod("p", "2", important, peaceful), PodRemoved, pod("o", "1"), false},
+		{"more than the node has at all", "NodeResourcesFit", pod("p", "3", important), PodRemoved, pod("o", "1"), false},
+		{"how important a group is it does not know", "NodeResourcesFit", pod("p", "2", grouped), PodRemoved, pod("o", "1"), true},
+		{"a node grew, and has less important pods", "NodeResourcesFit", pod("p", "2", important), NodeAllocatable, nil, true},
 		{"a large node came", "NodeResourcesFit", pod("p", "1"), NodeAdded, nil, true},
 		{"a small node came", "NodeResourcesFit", pod("p", "2"), NodeAdded, nil, false},
 		{"labels give no CPU", "NodeResourcesFit", pod("p", "1"), NodeLabels, nil, false},
@@ -90,6 +108,9 @@ func TestEventsWakeOnlyWhomTheyCanHelp(t *testing.T) {
 		{"a node was uncordoned", "NodeUnschedulable", pod("p", "1"), NodeTaints, nil, true},
 		{"a port was freed", "NodePorts", pod("p", "1", hostPort), PodRemoved, pod("o", "1", hostPort), true},
 		{"a pod without a port left", "NodePorts", pod("p", "1", hostPort), PodRemoved, pod("o", "1"), false},
+		{"another port was freed", "NodePorts", pod("p", "1", hostPort), PodRemoved, pod("o", "1", otherPort), false},
+		{"another port is taken yet", "NodePorts", pod("p", "1", hostPort, busyPort), PodRemoved, pod("o", "1", hostPort), false},
+		{"by a less important pod", "NodePorts", pod("p", "1", hostPort, busyPort, important), PodRemoved, pod("o", "1", hostPort), true},
 		{"whom it must be near came", "InterPodAffinity", pod("p", "1", nearTo("o")), PodAdded, pod("o", "1"), true},
 		{"somebody else came", "InterPodAffinity", pod("p", "1", nearTo("x")), PodAdded, pod("o", "1"), false},
 		{"whom it must not be near left", "InterPodAffinity", pod("p", "1", apartFrom("o")), PodRemoved, pod("o", "1"), true},
@@ -107,7 +128,7 @@ func TestEventsWakeOnlyWhomTheyCanHelp(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := snapshot.New(nil)
 			n, _ := s.SetNode(node("n1", "2"))
-			s.Add(s.NewPod(pod("busy", "1")), "n1")
+			s.Add(s.NewPod(pod("busy", "1", busyPort)), "n1")
 			e := &Event{Kind: tc.kind, Node: n}
 			if tc.other != nil {
 				e.Pod = s.NewPod(tc.other)

@@ -1,6 +1,10 @@
 package plugins
 
-import "github.com/kemudi/kemudi/internal/scheduler/snapshot"
+import (
+	"slices"
+
+	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
+)
 
 // nodePorts refuses nodes where another pod has a host port that the pod needs.
 type nodePorts struct{ refused *Reason }
@@ -33,9 +37,12 @@ func (*nodePorts) Shared() Scope { return Scope{Filter: true} }
 
 func (*nodePorts) Wakers() Events { return NodeAdded | PodRemoved }
 
+// Hint: a pod that left helps if it had a port that is needed.
 func (p *nodePorts) Hint(c *Cycle, e *Event) bool {
-	if e.Kind == PodRemoved && len(e.Pod.HostPorts) == 0 {
+	if e.Kind == PodRemoved && !slices.ContainsFunc(e.Pod.HostPorts, func(had snapshot.HostPort) bool {
+		return slices.ContainsFunc(c.Pod.HostPorts, had.Conflicts)
+	}) {
 		return false
 	}
-	return passes(c, e, p)
+	return mightPass(c, e, p)
 }

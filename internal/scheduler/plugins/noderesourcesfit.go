@@ -164,4 +164,4 @@ func (*nodeResourcesFit) Wakers() Events {
 	return NodeAdded | NodeAllocatable | PodRemoved | DeviceClassChanged
 }
 
-func (p *nodeResourcesFit) Hint(c *Cycle, e *Event) bool { return passes(c, e, p) }
+func (p *nodeResourcesFit) Hint(c *Cycle, e *Event) bool { return mightPass(c, e, p) }

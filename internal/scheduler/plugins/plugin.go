@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/kemudi/kemudi/internal/client"
@@ -214,6 +215,39 @@ type Event struct {
 
 	Claim *resourcev1.ResourceClaim // to devices, which has changed; nil: it is not one that has
 	Freed bool                      // devices came free by that
+}
+
+// mightPass is the hint of a Filter that looks at nothing but the node and the pods there: the event helps if the pod may go
+// there now, or could if those made room that are less important. Those that leave already wake it when they have left.
+func mightPass(c *Cycle, e *Event, f Filterer) bool {
+	p, n := c.Pod, e.Node
+	if n == nil || n.Obj == nil {
+		return n == nil
+	}
+	why, policy := f.Filter(c, n), p.Obj.Spec.PreemptionPolicy
+	if why == nil || why.Final || policy != nil && *policy == corev1.PreemptNever {
+		return why == nil
+	}
+	var less []*snapshot.Pod
+	for _, other := range n.Pods {
+		// How important pods of a group are is not known here.
+		if (other.Priority < p.Priority || p.Obj.Spec.SchedulingGroup != nil) && !other.Terminating && !other.Victim {
+			less = append(less, other)
+		}
+	}
+	if len(less) == 0 {
+		return false
+	}
+	c.Snapshot.WhatIf(n, func() {
+		for _, other := range less {
+			c.Snapshot.Lift(other)
+		}
+		why = f.Filter(c, n)
+		for _, other := range less {
+			c.Snapshot.Lower(other, n)
+		}
+	})
+	return why == nil
 }
 
 // passes is the hint of a Filter that looks at nothing but the node: the event

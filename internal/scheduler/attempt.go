@@ -191,11 +191,14 @@ func (l *loop) renounce(p *snapshot.Pod) {
 
 // preempted puts a pod aside that fits nowhere, having made room for it.
 func (l *loop) preempted(item *pending, s setback, pre preemption) {
-	l.makeRoom(item, pre)
+	atOnce := l.makeRoom(item, pre)
 	item.stated.nominated = pre.node.Name
 	s.keep = true
 	s.message += fmt.Sprintf(" preemption: found a potential placement for pod on node %s, preempting %d victims", pre.node.Name, len(pre.victims))
 	l.leave(item, s)
+	if atOnce {
+		l.rouse(item)
+	}
 }
 
 // failed puts a pod aside whose attempt failed for no fault of its own.
@@ -277,11 +280,11 @@ func patchStatus(ctx context.Context, pods client.Client[*corev1.Pod], p *corev1
 }
 
 // makeRoom nominates the pod for a node and asks for the deletion of those who
-// have to go.
-func (l *loop) makeRoom(item *pending, pre preemption) {
+// have to go. It reports whether some have left at once.
+func (l *loop) makeRoom(item *pending, pre preemption) (atOnce bool) {
 	l.metrics.victims.Observe(float64(len(pre.victims)))
 	l.metrics.room.chose("pod", pre.violations)
-	l.evictAll(beneficiary{item: item, kind: "pod", uid: item.pod.Obj.UID}, l.whole(pre.victims))
+	atOnce = l.evictAll(beneficiary{item: item, kind: "pod", uid: item.pod.Obj.UID}, l.whole(pre.victims))
 	l.snapshot.Nominate(item.pod, pre.node.Name)
 	for _, other := range slices.Clone(pre.node.Nominated) {
 		if other.Priority >= item.pod.Priority {
@@ -294,6 +297,7 @@ func (l *loop) makeRoom(item *pending, pre preemption) {
 			l.rouse(waiting)
 		}
 	}
+	return atOnce
 }
 
 // beneficiary is for whom pods are evicted.
@@ -309,15 +313,28 @@ func (b *beneficiary) why() string {
 	return b.item.pod.Obj.Spec.SchedulerName + ": preempting to accommodate a higher priority " + b.kind
 }
 
-// evictAll asks for the deletion of pods, of so many at once.
-func (l *loop) evictAll(by beneficiary, victims []*snapshot.Pod) {
+// tell tells people that a pod has to go from its node, and how if that is not all.
+func (b *beneficiary) tell(victim *corev1.Pod, node, how string) {
+	deed := client.Deed{Object: victim, Action: "Preempting", Related: b.item.pod.Obj}
+	b.item.by.events.Event(deed, corev1.EventTypeNormal, "Preempted", fmt.Sprintf("Preempted by %s %s on node %s", b.kind, b.uid, node)+how)
+}
+
+// evictAll asks for the deletion of pods, of so many at once; those that have not been bound yet lose their
+// places. It reports whether there are some.
+func (l *loop) evictAll(by beneficiary, victims []*snapshot.Pod) (unbound bool) {
 	some := &few{free: l.o.Config.Parallelism}
 	l.disrupted(&by, victims)
 	victims = slices.DeleteFunc(slices.Clone(victims), func(v *snapshot.Pod) bool { return v.Terminating })
 	by.round = &round{watch: l.metrics.room, preemptor: by.kind, began: time.Now(), left: len(victims)}
 	for _, v := range victims {
-		l.evict(&by, v, some)
+		if l.unbind(&by, v) {
+			by.round.evicted(nil)
+			unbound = true
+		} else {
+			l.evict(&by, v, some)
+		}
 	}
+	return unbound
 }
 
 // evict deletes a victim, having said why in its status.
@@ -341,8 +358,7 @@ func (l *loop) evict(by *beneficiary, v *snapshot.Pod, one *few) {
 			by.round.evicted(err)
 			switch {
 			case err == nil:
-				deed := client.Deed{Object: victim, Action: "Preempting", Related: obj}
-				by.item.by.events.Event(deed, corev1.EventTypeNormal, "Preempted", fmt.Sprintf("Preempted by %s %s on node %s", by.kind, by.uid, node))
+				by.tell(victim, node, "")
 			case apierrors.IsNotFound(err):
 			default:
 				v.Victim = false

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,6 +35,7 @@ type flight struct {
 	prepared  int       // plugins that have pre-bound it, or need not
 	permitted time.Time // when its pre-binding began
 	waits     []waiting // none: it can go on
+	sent      bool      // its binding has been
 	over      bool      // bound, failed or given up
 }
 
@@ -287,6 +289,7 @@ func (l *loop) prepare(f *flight, plugin int, work plugins.Work) {
 func (l *loop) bind(f *flight) {
 	obj, node := f.obj, f.node.Name
 	began := time.Now()
+	f.sent = true
 	l.calls.add(&call{
 		pod: obj.UID, kind: bindCall, limit: l.patience(having(l.o.Config.Extenders, (*extender.Extender).Binds)),
 		do: func(ctx context.Context) error {
@@ -385,6 +388,24 @@ func (l *loop) takeBack(f *flight) bool {
 	if f.item.together {
 		l.broke(f)
 	}
+	return true
+}
+
+// errPreempted is the end of a flight that another pod needed the place of.
+var errPreempted = errors.New("preempted by DefaultPreemption")
+
+// unbind takes the place from a victim whose binding has not been sent, and reports whether it could. Such a pod need not be
+// deleted: it looks for another place.
+func (l *loop) unbind(by *beneficiary, v *snapshot.Pod) bool {
+	item := l.queue.get(v.Obj.UID)
+	if item == nil || item.flight == nil || item.flight.pod != v || item.flight.sent {
+		return false
+	}
+	f := item.flight
+	if l.takeBack(f) {
+		l.failed(item, errPreempted, f.started)
+	}
+	by.tell(f.obj, f.node.Name, " (in kube-scheduler memory).")
 	return true
 }
 

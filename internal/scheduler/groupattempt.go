@@ -240,7 +240,9 @@ func (l *loop) groupUnfit(item *pending, ask *gang, t *groupTrial, d *gangDecisi
 	})
 	l.metrics.groups.attempt(item.by, "unschedulable", now.Sub(t.started))
 	l.queue.refuse(item, refused, now)
-	l.evictAll(beneficiary{item: t.waiting[0], kind: "podgroup", uid: g.obj.UID}, pre.victims)
+	if l.evictAll(beneficiary{item: t.waiting[0], kind: "podgroup", uid: g.obj.UID}, pre.victims) {
+		l.queue.wake(item, now)
+	}
 }
 
 // promise holds the place for a pod of a group that it is to get, or none: then others may

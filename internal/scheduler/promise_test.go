@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,6 +121,34 @@ func TestMakesRoomAsSoonAsThatHelps(t *testing.T) {
 				}
 				r.delete("low")
 				r.where("p", "n1")
+			})
+		})
+	}
+}
+
+// TestAVictimThatIsNotBoundYetIsNotDeleted: it looks for another place.
+func TestAVictimThatIsNotBoundYetIsNotDeleted(t *testing.T) {
+	for _, how := range []string{"permit-a=9", "ready-a=9", "work-a=10"} {
+		t.Run(how, func(t *testing.T) {
+			both, _ := probes()
+			inClusterWith(t, both, func(r *rig) {
+				r.node("n1 cpu=1")
+				r.pod("low cpu=1 prio=1 " + how)
+				r.where("low", "")
+				r.take()
+				high := r.pod("high cpu=1 prio=10")
+				told := fmt.Sprintf("Normal Preempted low: Preempted by pod %s on node n1 (in kube-scheduler memory).", high.UID)
+				if events := r.take(); !slices.Contains(events, told) || !slices.Contains(events, "Warning FailedScheduling low: preempted by DefaultPreemption") {
+					r.t.Errorf("events: got %q, want among them %q", events, told)
+				}
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				r.where("high", "n1")
+				time.Sleep(20 * time.Second) // what it does beside the scheduler is not broken off
+				synctest.Wait()
+				if p := r.get("low"); p.DeletionTimestamp != nil || len(p.Status.Conditions) != 1 || p.Status.NominatedNodeName != "" {
+					r.t.Errorf("the victim goes at %v, conditions %v, nominated %q: want none but why it has no node", p.DeletionTimestamp, p.Status.Conditions, p.Status.NominatedNodeName)
+				}
 			})
 		})
 	}

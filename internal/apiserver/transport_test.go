@@ -140,6 +140,8 @@ func TestSuiteHoldsOnEtcdOverHTTPS(t *testing.T) {
 // onEtcdToo are the tests that are run again on etcd.
 func onEtcdToo() map[string]func(t *testing.T) {
 	list := map[string]func(t *testing.T){
+		"TestDriversSayOfTheirOwnDevicesInTheStatusOfAClaim":       TestDriversSayOfTheirOwnDevicesInTheStatusOfAClaim,
+		"TestSlicesAreStoredAsDriversPublishThem":                  TestSlicesAreStoredAsDriversPublishThem,
 		"TestReadsOfASharedStoreShowWhatOthersWrote":               TestReadsOfASharedStoreShowWhatOthersWrote,
 		"TestOwnersThatAreNamedTwiceAreKeptOnce":                   TestOwnersThatAreNamedTwiceAreKeptOnce,
 		"TestClientsShareObjectsByTheirUIDs":                       TestClientsShareObjectsByTheirUIDs,

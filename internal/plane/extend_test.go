@@ -84,7 +84,7 @@ func TestDefinitionIsServedOverRestartsAndGoesWithItsObjects(t *testing.T) {
 		if c := apiextensions.Condition(crd, apiextensionsv1.Terminating); c == nil || c.Reason != "InstanceDeletionInProgress" || c.Status != apiextensionsv1.ConditionTrue {
 			t.Errorf("got %+v, want its objects being deleted", c)
 		}
-		if code, answer := asked(t, p, http.MethodPost, path, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"c"}}`); code != http.StatusMethodNotAllowed {
+		if code, answer := asked(t, p, http.MethodPost, path, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"c"}}`); code != http.StatusForbidden {
 			t.Errorf("got %d: %s, want no new objects", code, answer)
 		}
 		if code, _ := asked(t, p, http.MethodGet, path+"/a", ""); code != http.StatusNotFound {

@@ -7,6 +7,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kemudi/kemudi/internal/kubelet/manifest"
 )
 
 func TestCriticalPodsTakeThePlaceOfAsFewAsWillDo(t *testing.T) {
@@ -49,6 +52,36 @@ func TestCriticalPodsTakeThePlaceOfAsFewAsWillDo(t *testing.T) {
 		}
 		if _, taken := l.mu.taken[pod.UID]; got != tc.want || taken != (got != "none") {
 			t.Errorf("%s: ended %q, want %q; taken on: %v", tc.name, got, tc.want, taken)
+		}
+	}
+}
+
+func TestCriticalPodsGiveWayToThoseThatMatterMore(t *testing.T) {
+	t.Parallel()
+	const cluster, node = 2000000000, 2000001000
+	for _, tc := range []struct {
+		name     string
+		priority int32
+		cpus     string
+		want     []types.UID
+	}{
+		{"one that matters less", node, "4", []types.UID{"dns", "web"}},
+		{"none while others will do", node, "1", []types.UID{"web"}},
+		{"none that matters as much", cluster, "4", nil},
+		{"no static pod", node, "5", nil},
+	} {
+		static := asking("static", "1", 0, false)
+		static.Spec.Priority, static.Annotations = nil, map[string]string{manifest.AnnotationSource: "file"}
+		l := NewLedger()
+		for _, pod := range []*v1.Pod{static, asking("dns", "2", cluster, false), asking("proxy", "1", node, false), asking("web", "2", 0, true)} {
+			l.Take(pod, nil)
+		}
+		room := v1.ResourceList{v1.ResourceCPU: resource.MustParse("6"), v1.ResourceMemory: resource.MustParse("1Gi"), v1.ResourcePods: resource.MustParse("20")}
+		pod := asking("new", tc.cpus, tc.priority, false)
+		got := l.Preempt(pod, func(others Allocations, own Allocation) (string, string) { return others.Reject(pod, own, nil, room) })
+		slices.Sort(got)
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: ended %q, want %q", tc.name, got, tc.want)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 // addIdentityFlags adds the flags that say who is believed.
 func addIdentityFlags(f *pflag.FlagSet, o *cluster.Identity) {
 	f.StringVar(&o.SigningKey, "service-account-signing-key-file", o.SigningKey, "file of the key that signs tokens of service accounts; default the server's own, pki/sa.key of the data directory")
+	f.StringVar(&o.Endpoint, "service-account-signing-endpoint", o.Endpoint, "socket of a program that signs tokens of service accounts and says by which keys they are good, instead of files of keys: a path, or @name of an abstract one")
 	f.StringSliceVar(&o.Keys, "service-account-key-file", o.Keys, "files of keys, public or private, that have signed other tokens that are good")
 	f.StringSliceVar(&o.Issuers, "service-account-issuer", o.Issuers, "who issues tokens of service accounts, as they say: the first one, of several, of which all are believed; default https://kubernetes.default.svc.<cluster domain>")
 	f.StringVar(&o.KeySetURL, "service-account-jwks-uri", o.KeySetURL, "where others are told to find the keys that these tokens are signed by; default at the advertised address")

@@ -264,6 +264,7 @@ func TestPartsRefuseWhatIsWrong(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"kube-apiserver", "--etcd-servers: want the addresses"},
 		{"kube-apiserver --etcd-servers https://127.0.0.1:1", "--service-account-signing-key-file: want the key"},
+		{"kube-apiserver --etcd-servers https://127.0.0.1:1 --service-account-signing-endpoint @a --service-account-key-file a", "can't set --service-account-signing-key-file and/or --service-account-key-file with --service-account-signing-endpoint"},
 		{"kube-apiserver --etcd-servers a --service-account-signing-key-file a --authorization-mode Nobody", `--authorization-mode: authorization-mode "Nobody" is not a valid mode`},
 		{"kube-apiserver --etcd-servers a --service-account-signing-key-file a --etcd-servers-overrides a", "--etcd-servers-overrides invalid, must be of format: group/resource#servers"},
 		{"kube-apiserver --etcd-servers a --service-account-signing-key-file a --etcd-servers-overrides /events#https://b,/pods#https://b", "--etcd-servers-overrides /pods: all resources but events are kept in one store"},

@@ -164,7 +164,7 @@ func (s *Server) serveDocument(mediaType string, document func() ([]byte, error)
 			return
 		}
 		w.Header().Set("Content-Type", mediaType)
-		w.Header().Set("Cache-Control", "public, max-age=3600")
+		w.Header().Set("Cache-Control", fmt.Sprintf("public, max-age=%d", int64(s.o.Tokens.FreshFor().Seconds())))
 		_, _ = w.Write(data) // an error means that the client has gone
 	}
 }

@@ -49,6 +49,7 @@ var allowed = []allowance{
 	{"k8s.io/kube-scheduler/extender", "types of the calls to the scheduler's extenders"},
 	{"k8s.io/kubelet", "types of the node agent's API and configuration"},
 	{"k8s.io/metrics/pkg/apis", "the wire types of the groups of metrics"},
+	{"k8s.io/externaljwt/apis/v1", "messages of who signs tokens of service accounts outside"},
 	{"k8s.io/kms/apis/v2", "messages of the plugins that keep keys of encryption (KMS v2)"},
 	{"k8s.io/klog/v2", "the Kubernetes libraries log through it"},
 	{"k8s.io/utils", "small helpers the Kubernetes libraries share"},

@@ -2,6 +2,7 @@
 //
 //	pki        certificate authorities, certificates, keys, kubeconfig files
 //	authn      who: client certificates, service account tokens, bootstrap tokens, front proxies, nobody
+//	signer     a program that signs the tokens of service accounts elsewhere
 //	rbac       what: roles and bindings, rules that cover others, aggregation
 //	node       what a node agent may do: only what the pods bound to its node need
 //	abac       what, by a file of policies

@@ -68,7 +68,7 @@ func newPortBed(t *testing.T, with ...func(*Options)) *portBed {
 		t.Fatal(err)
 	}
 	b := &portBed{T: t, s: newServer(o, addresses{}), g: task.NewGroup(t.Context())}
-	b.must(b.s.keys())
+	b.must(b.s.keys(t.Context()))
 	b.s.plane, err = plane.New(plane.Options{
 		Store: mem.New(mem.Options{}), CABundle: string(b.s.pki.CA.CertPEM()), Logger: o.Logger, Serving: b.s.configure, ProxyCertificate: b.s.pki.FrontProxyCertificate,
 		Controllers: controllers.Options{Authority: b.s.pki.CA, Certificates: o.Controllers.Certificates}, Plugins: o.API.Plugins, Authorization: o.API.Authorization,

@@ -57,8 +57,8 @@ func (a *Alone) check(o *Options) error {
 	if len(o.Etcd.Servers) == 0 {
 		return errors.New("--etcd-servers: want the addresses of the etcd that keeps the cluster's state: https://127.0.0.1:2379,...")
 	}
-	if o.Identity.SigningKey == "" {
-		return errors.New("--service-account-signing-key-file: want the key that tokens of service accounts are signed by")
+	if o.Identity.SigningKey == "" && o.Identity.Endpoint == "" {
+		return errors.New("--service-account-signing-key-file: want the key that tokens of service accounts are signed by, or --service-account-signing-endpoint")
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func TestAuthorityOfClientsInAFileIsExchanged(t *testing.T) {
 	o.Identity.SigningKey = filepath.Join(dir, "pki/sa.key")
 	o.Identity.FrontProxy.CA = filepath.Join(dir, "pki/front-proxy-ca.crt")
 	s := newServer(o, addresses{})
-	if err := s.keys(); err != nil {
+	if err := s.keys(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	chain := s.chain(authn.Options{NoAnonymous: true})

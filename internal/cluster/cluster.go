@@ -193,7 +193,7 @@ func (s *server) start(sg *stages) error {
 	if err := s.openEgress(); err != nil {
 		return err
 	}
-	if err := s.keys(); err != nil {
+	if err := s.keys(sg.last.Context()); err != nil {
 		return err
 	}
 	s.o.Step("keys and certificates", false)
@@ -242,7 +242,7 @@ func (s *server) start(sg *stages) error {
 }
 
 // keys makes sure that the cluster's keys and certificates exist.
-func (s *server) keys() error {
+func (s *server) keys(ctx context.Context) error {
 	var err error
 	joined := s.member.get().Joined
 	if s.o.alone != nil {
@@ -257,7 +257,7 @@ func (s *server) keys() error {
 	if err := s.believe(); err != nil {
 		return err
 	}
-	s.known, err = identity.Open(&s.o.Identity, identity.With{
+	s.known, err = identity.Open(ctx, &s.o.Identity, identity.With{
 		Own: s.ownKeys(), URL: "https://kubernetes.default.svc." + s.o.Network.ClusterDomain,
 		KeySet: "https://" + netip.AddrPortFrom(s.o.AdvertiseAddress, s.o.SecurePort).String() + authn.KeySetPath, Server: s.o.NodeName, Egress: s.egress, Registry: s.registry, Logger: s.o.Logger.With("part", "authentication"),
 	})

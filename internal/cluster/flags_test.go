@@ -263,7 +263,7 @@ func TestFilesOfKeysThatAreNoneAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := newServer(o, addresses{})
-			if err := s.keys(); err == nil || !strings.Contains(err.Error(), flag) || !strings.Contains(err.Error(), file) {
+			if err := s.keys(t.Context()); err == nil || !strings.Contains(err.Error(), flag) || !strings.Contains(err.Error(), file) {
 				t.Errorf("%s %s: got %v, want an error that names both", flag, file, err)
 			}
 		}

@@ -71,7 +71,7 @@ func newPublisher(t *testing.T, st store.Store, address string, first *publisher
 	p.at.set(addresses{first: netip.MustParseAddr(address), advertise: netip.MustParseAddr(address)})
 	if first != nil {
 		p.pki = first.pki
-	} else if err := p.keys(); err != nil {
+	} else if err := p.keys(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	p.plane, err = plane.New(plane.Options{

@@ -66,7 +66,7 @@ func newFarBed(t *testing.T) *farBed {
 	}
 	o.API.RuntimeConfig = map[string]bool{"scheduling.k8s.io/v1beta1": true, "settings.k8s.io/v1alpha1": true, "coordination.k8s.io/v1beta1": true, "coordination.k8s.io/v1alpha2": true} // the controllers follow all kinds there are
 	b := &farBed{T: t, ctx: ctx, addr: "127.0.0.1:0", s: newServer(o, addresses{})}
-	b.must(b.s.keys())
+	b.must(b.s.keys(ctx))
 	b.start()
 	t.Cleanup(func() { b.stop() })
 	admin, err := b.s.pki.Admin()

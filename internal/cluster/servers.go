@@ -156,7 +156,7 @@ func (m *seats) check(r join.ServerRequest) error {
 		return err
 	}
 	if signer != r.Signer {
-		return refusal.BadRequest("--service-account-signing-key-file: the key that signs tokens of service accounts must be the same on all servers; this one has %s, and the others %s", cmp.Or(r.Signer, "the cluster's own"), cmp.Or(signer, "the cluster's own"))
+		return refusal.BadRequest("--service-account-signing-key-file: what signs tokens of service accounts must be the same on all servers; this one has %s, and the others %s", cmp.Or(r.Signer, "the cluster's own"), cmp.Or(signer, "the cluster's own"))
 	}
 	return nil
 }

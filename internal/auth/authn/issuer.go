@@ -3,8 +3,6 @@ package authn
 import (
 	"context"
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
@@ -26,6 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/kemudi/kemudi/internal/audit"
+	"github.com/kemudi/kemudi/internal/auth/signer"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -40,17 +39,41 @@ type Issuer struct {
 
 // ring is the keys of an issuer at one time.
 type ring struct {
-	signer jose.Signer
-	public jose.JSONWebKeySet // the signing one first
+	signer  jose.Signer       // nil: nothing is signed in this process
+	own     []jose.JSONWebKey // the signing one first
+	outside *signer.Keys      // nil: there is no signer outside
+}
+
+// believed are the keys that have signed tokens which name that issuer. Beside a signer outside, the issuer's own keys
+// are for the tokens that are kept in secrets alone.
+func (r *ring) believed(issuer string) []jose.JSONWebKey {
+	switch {
+	case r.outside == nil:
+		return r.own
+	case issuer == legacyIssuer:
+		return slices.Concat(r.own, r.outside.All)
+	}
+	return r.outside.All
+}
+
+// shown are the keys that others are told of.
+func (r *ring) shown() []jose.JSONWebKey {
+	if r.outside != nil {
+		return r.outside.Shown
+	}
+	return r.own
 }
 
 // IssuerOptions say who issues.
 type IssuerOptions struct {
-	// Key signs. Required.
+	// Key signs. Required, unless there is a Signer.
 	Key crypto.Signer
 	// OldKeys have signed tokens that are still good.
 	OldKeys []crypto.PublicKey
-	// Newer says which keys there are now, and nothing if they are as they were when it was last
+	// Signer, if not nil, signs all tokens but those that are kept in secrets, and says by which keys
+	// they are good.
+	Signer *signer.Signer
+	// Newer says which keys of the issuer's own there are now, and nothing if they are as they were when it was last
 	// asked: at most once a second, while tokens are made or shown. Nil: they stay as they are.
 	Newer func() (Keys, bool)
 	// URL is the name of the issuer, at which the documents about it can be
@@ -62,7 +85,7 @@ type IssuerOptions struct {
 	KeySetURL string
 	// Audiences are those of the API server. Default: URL and Others.
 	Audiences []string
-	// MaxLife bounds the life of tokens. Default: no bound.
+	// MaxLife bounds the life of tokens. Default: the Signer's bound, or none.
 	MaxLife time.Duration
 	// NoExtension keeps the life that node agents ask for. Otherwise they get
 	// tokens of a year for old clients that never read their token again; those
@@ -80,8 +103,11 @@ type Keys struct {
 }
 
 func (o IssuerOptions) withDefaults() (IssuerOptions, error) {
-	if o.Key == nil {
+	if o.Key == nil && o.Signer == nil {
 		return o, errors.New("token issuer options: no key")
+	}
+	if o.Signer != nil && o.MaxLife == 0 {
+		o.MaxLife = o.Signer.MaxLife()
 	}
 	if o.URL == "" {
 		o.URL = "https://kubernetes.default.svc.cluster.local"
@@ -112,6 +138,9 @@ func NewIssuer(o IssuerOptions) (*Issuer, error) {
 
 func newRing(k Keys) (*ring, error) {
 	r := &ring{}
+	if k.Key == nil {
+		return r, nil
+	}
 	known := map[string]bool{}
 	for _, key := range append([]crypto.PublicKey{k.Key.Public()}, k.OldKeys...) {
 		web, err := webKey(key)
@@ -120,10 +149,10 @@ func newRing(k Keys) (*ring, error) {
 		}
 		if !known[web.KeyID] {
 			known[web.KeyID] = true
-			r.public.Keys = append(r.public.Keys, web)
+			r.own = append(r.own, web)
 		}
 	}
-	first := r.public.Keys[0]
+	first := r.own[0]
 	var err error
 	r.signer, err = jose.NewSigner(jose.SigningKey{
 		Algorithm: jose.SignatureAlgorithm(first.Algorithm),
@@ -137,19 +166,44 @@ func newRing(k Keys) (*ring, error) {
 
 // ring is the keys that there are now.
 func (i *Issuer) ring() *ring {
+	i.look()
+	for {
+		r := i.keys.Load()
+		if i.o.Signer == nil || r.outside == i.o.Signer.Keys() {
+			return r
+		}
+		next := *r
+		next.outside = i.o.Signer.Keys()
+		i.keys.CompareAndSwap(r, &next) // own keys that are put there meanwhile stay
+	}
+}
+
+// look asks for newer keys of the issuer's own, now and then.
+func (i *Issuer) look() {
 	if i.o.Newer == nil {
-		return i.keys.Load()
+		return
 	}
 	last, now := i.looked.Load(), int64(time.Since(i.began))
 	if now-last < int64(lookEvery) || !i.looked.CompareAndSwap(last, now) {
-		return i.keys.Load()
+		return
 	}
 	if k, changed := i.o.Newer(); changed {
 		if r, err := newRing(k); err == nil { // [CheckKeys] has said so before
 			i.keys.Store(r)
 		}
 	}
-	return i.keys.Load()
+}
+
+// ringFor is the keys that there are now, after the signer outside was asked for newer ones if a token that names
+// that issuer bears the ID of a key that is not known.
+func (i *Issuer) ringFor(ctx context.Context, issuer, keyID string) *ring {
+	r := i.ring()
+	isIt := func(k jose.JSONWebKey) bool { return k.KeyID == keyID }
+	if i.o.Signer == nil || keyID == "" || slices.ContainsFunc(r.believed(issuer), isIt) {
+		return r
+	}
+	i.o.Signer.Find(ctx, keyID)
+	return i.ring()
 }
 
 // CheckKeys says what is wrong with keys that tokens are to be signed and checked by.
@@ -170,24 +224,7 @@ func webKey(key crypto.PublicKey) (jose.JSONWebKey, error) {
 		return jose.JSONWebKey{}, fmt.Errorf("encode public key: %w", err)
 	}
 	digest := sha256.Sum256(der)
-	web := jose.JSONWebKey{Key: key, KeyID: base64.RawURLEncoding.EncodeToString(digest[:]), Use: "sig"}
-	switch k := key.(type) {
-	case *rsa.PublicKey:
-		web.Algorithm = string(jose.RS256)
-	case *ecdsa.PublicKey:
-		switch k.Curve.Params().BitSize {
-		case 256:
-			web.Algorithm = string(jose.ES256)
-		case 384:
-			web.Algorithm = string(jose.ES384)
-		case 521:
-			web.Algorithm = string(jose.ES512)
-		}
-	}
-	if web.Algorithm == "" {
-		return web, fmt.Errorf("tokens cannot be signed with keys of type %T", key)
-	}
-	return web, nil
+	return signer.WebKey(key, base64.RawURLEncoding.EncodeToString(digest[:]))
 }
 
 // Audiences are those of the API server.
@@ -268,9 +305,12 @@ func (i *Issuer) Issue(ctx context.Context, req *authenticationv1.TokenRequest, 
 	warn := time.Time{}
 	if life == agentLife && b.Pod != nil && !i.o.NoExtension && i.isOwn(answer.Spec.Audiences) {
 		warn, life = now.Add(life), extendedLife
+		if i.o.Signer != nil {
+			life = min(life, i.o.Signer.MaxLife())
+		}
 	}
 	id := uuid.NewString()
-	token, err := i.sign(b, &jwt.Claims{
+	token, err := i.sign(ctx, b, &jwt.Claims{
 		Issuer: i.o.URL, Audience: answer.Spec.Audiences, ID: id,
 		IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(life)),
 	}, warn)
@@ -292,7 +332,7 @@ func (i *Issuer) isOwn(audiences []string) bool {
 }
 
 // sign makes a token that says of itself what is in standard, whose subject it sets.
-func (i *Issuer) sign(b Bound, standard *jwt.Claims, warn time.Time) (string, error) {
+func (i *Issuer) sign(ctx context.Context, b Bound, standard *jwt.Claims, warn time.Time) (string, error) {
 	sa := b.ServiceAccount
 	k := &kubernetesClaims{Namespace: sa.Namespace, Svcacct: ref{sa.Name, string(sa.UID)}}
 	if b.Pod != nil {
@@ -310,14 +350,29 @@ func (i *Issuer) sign(b Bound, standard *jwt.Claims, warn time.Time) (string, er
 	standard.Subject = serviceaccount.MakeUsername(sa.Namespace, sa.Name)
 	// A list also if there is one audience: readers of upstream's tokens expect it.
 	list := map[string]any{"aud": []string(standard.Audience)}
-	return jwt.Signed(i.ring().signer).Claims(standard).Claims(list).Claims(claims{Kubernetes: k}).Serialize()
+	if i.o.Signer == nil {
+		return jwt.Signed(i.ring().signer).Claims(standard).Claims(list).Claims(claims{Kubernetes: k}).Serialize()
+	}
+	payload, err := json.Marshal(struct {
+		*jwt.Claims
+		Audience []string `json:"aud,omitempty"`
+		claims
+	}{standard, standard.Audience, claims{Kubernetes: k}})
+	if err != nil {
+		return "", fmt.Errorf("encode claims: %w", err)
+	}
+	return i.o.Signer.Sign(ctx, payload)
 }
 
 // IssueLegacy makes a token that does not end, to be kept in a secret.
 func (i *Issuer) IssueLegacy(sa *corev1.ServiceAccount, secret *corev1.Secret) (string, error) {
+	keys := i.ring()
+	if keys.signer == nil {
+		return "", errors.New("this server has no key for tokens that are kept in secrets")
+	}
 	standard := jwt.Claims{Issuer: legacyIssuer, Subject: serviceaccount.MakeUsername(sa.Namespace, sa.Name)}
 	own := claims{legacyClaims: legacyClaims{Namespace: sa.Namespace, Secret: secret.Name, Name: sa.Name, UID: string(sa.UID)}}
-	return jwt.Signed(i.ring().signer).Claims(standard).Claims(own).Serialize()
+	return jwt.Signed(keys.signer).Claims(standard).Claims(own).Serialize()
 }
 
 func refTo(obj resource.Object) *ref { return &ref{obj.GetName(), string(obj.GetUID())} }
@@ -333,7 +388,7 @@ func (i *Issuer) Publishes() bool {
 // type is application/json.
 func (i *Issuer) Discovery() ([]byte, error) {
 	var algorithms []string
-	for _, k := range i.ring().public.Keys {
+	for _, k := range i.ring().shown() {
 		algorithms = append(algorithms, k.Algorithm)
 	}
 	return json.Marshal(map[string]any{
@@ -346,4 +401,14 @@ func (i *Issuer) Discovery() ([]byte, error) {
 }
 
 // KeySet is the document at /openid/v1/jwks; its media type is application/jwk-set+json.
-func (i *Issuer) KeySet() ([]byte, error) { return json.Marshal(i.ring().public) }
+func (i *Issuer) KeySet() ([]byte, error) {
+	return json.Marshal(jose.JSONWebKeySet{Keys: i.ring().shown()})
+}
+
+// FreshFor is how long readers of these documents may keep them.
+func (i *Issuer) FreshFor() time.Duration {
+	if i.o.Signer != nil {
+		return i.o.Signer.FreshFor()
+	}
+	return time.Hour
+}

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/audit"
+	"github.com/kemudi/kemudi/internal/auth/signer"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -77,7 +77,7 @@ const deletedFor = time.Minute
 // AuthenticateToken says whose token it is. Tokens of other issuers are none
 // of its business.
 func (s *ServiceAccountTokens) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-	c, err := s.check(token)
+	c, err := s.check(ctx, token)
 	if c == nil || err != nil {
 		return nil, false, err
 	}
@@ -133,29 +133,29 @@ func (s *ServiceAccountTokens) good(ctx context.Context, c *checked, token strin
 }
 
 // check reads a token and checks its signature, once; nil if another issued it.
-func (s *ServiceAccountTokens) check(token string) (*checked, error) {
+func (s *ServiceAccountTokens) check(ctx context.Context, token string) (*checked, error) {
 	digest := sha256.Sum256([]byte(token))
 	s.mu.RLock()
 	c := s.mu.known[digest]
 	s.mu.RUnlock()
-	keys := s.issuer.ring()
-	if c != nil && c.keys == keys {
+	if c != nil && c.keys == s.issuer.ring() {
 		return c, nil
 	}
 	if strings.Count(token, ".") != 2 {
 		return nil, nil
 	}
-	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.ES384, jose.ES512})
+	parsed, err := jwt.ParseSigned(token, signer.Algorithms())
 	if err != nil {
 		return nil, nil
 	}
-	c = &checked{keys: keys}
+	c = &checked{}
 	if err := parsed.UnsafeClaimsWithoutVerification(&c.standard); err != nil {
 		return nil, nil
 	}
 	if !s.issuer.knows(c.standard.Issuer) {
 		return nil, nil
 	}
+	c.keys = s.issuer.ringFor(ctx, c.standard.Issuer, parsed.Headers[0].KeyID)
 	if !c.signed(parsed) {
 		return nil, errors.New("the token's signature is not this cluster's")
 	}
@@ -172,7 +172,7 @@ func (s *ServiceAccountTokens) check(token string) (*checked, error) {
 // signed reads the claims if one of the keys has signed them.
 func (c *checked) signed(parsed *jwt.JSONWebToken) bool {
 	id := parsed.Headers[0].KeyID
-	for _, key := range c.keys.public.Keys {
+	for _, key := range c.keys.believed(c.standard.Issuer) {
 		if id != "" && id != key.KeyID {
 			continue
 		}

@@ -30,6 +30,9 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 		"--service-account-jwks-uri requires https scheme, parsed as: http://x": {KeySetURL: "http://x"},
 		"--service-account-jwks-uri must be a valid URL":                        {KeySetURL: "https://x:y"},
 		"--service-account-max-token-expiration must be between":                {MaxLife: time.Minute},
+		"can't set --service-account-signing-key-file and/or":                   {Endpoint: "@a", SigningKey: "sa.key"},
+		"with --service-account-signing-endpoint: they are mutually exclusive":  {Endpoint: "@a", Keys: []string{"sa.pub"}},
+		`--service-account-signing-endpoint: invalid value "a"`:                 {Endpoint: "a"},
 		"need --requestheader-client-ca-file":                                   {FrontProxy: FrontProxy{Names: []string{"gate"}}},
 		"--authentication-config file and --oidc-* flags are mutually":          {ConfigFile: "f", OIDC: oidc.Flags{GroupsClaim: "groups"}},
 		"oidc-issuer-url and oidc-client-id must be specified":                  {OIDC: oidc.Flags{ClientID: "api"}},
@@ -58,7 +61,7 @@ func TestKeysInFilesOfTheOperatorAreExchanged(t *testing.T) {
 	signing, others := filepath.Join(dir, "sa.key"), filepath.Join(dir, "old.key")
 	newKey(t, signing)
 	newKey(t, others)
-	k, err := Open(&Options{SigningKey: signing, Keys: []string{others}}, With{URL: "https://x", Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
+	k, err := Open(t.Context(), &Options{SigningKey: signing, Keys: []string{others}}, With{URL: "https://x", Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

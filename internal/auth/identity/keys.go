@@ -102,8 +102,12 @@ func (k *keys) newer() (authn.Keys, bool) {
 	return all, true
 }
 
-// Signer is the pin of the key that was said to sign tokens of service accounts; empty: none was.
+// Signer is the pin of the key that was said to sign tokens of service accounts, or by which flag another program signs
+// them; empty: neither was said.
 func (o *Options) Signer() (string, error) {
+	if o.Endpoint != "" {
+		return "--service-account-signing-endpoint", nil
+	}
 	if o.SigningKey == "" {
 		return "", nil
 	}

@@ -12,7 +12,9 @@ import (
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/oidc"
 	"github.com/kemudi/kemudi/internal/auth/pki"
+	"github.com/kemudi/kemudi/internal/auth/signer"
 	"github.com/kemudi/kemudi/internal/reach/egress"
+	"github.com/kemudi/kemudi/internal/task"
 )
 
 // With is what a server has of its own.
@@ -32,27 +34,31 @@ type Known struct {
 
 	o       *Options
 	file    *authn.TokenFile    // nil: there is none
+	signer  *signer.Signer      // nil: the server signs tokens itself
 	issuers *oidc.Issuers       // nil: there are none
 	webhook authenticator.Token // nil: nobody is asked
 	expiry  prometheus.Observer // of certificates; nil: nobody is told
 }
 
-// Open reads the files that the options name, and refuses what makes no sense.
-func Open(o *Options, w With) (*Known, error) {
+// Open reads the files that the options name, asks who signs tokens outside, and refuses what makes no sense.
+func Open(ctx context.Context, o *Options, w With) (*Known, error) {
 	k := &Known{o: o}
 	if w.Registry != nil {
 		k.expiry = authn.NewExpiry(w.Registry)
 	}
-	files := &keys{signing: o.SigningKey, others: o.Keys, own: w.Own, log: w.Logger}
-	before := files.state()
-	all, err := files.read()
-	if err != nil {
-		return nil, err
-	}
-	files.seen.Store(&before)
 	issuer := authn.IssuerOptions{
-		Key: all.Key, OldKeys: all.OldKeys, Newer: files.newer, URL: w.URL, KeySetURL: cmp.Or(o.KeySetURL, w.KeySet), Audiences: o.Audiences,
-		MaxLife: o.MaxLife, NoExtension: o.NoExtension,
+		URL: w.URL, KeySetURL: cmp.Or(o.KeySetURL, w.KeySet), Audiences: o.Audiences, MaxLife: o.MaxLife, NoExtension: o.NoExtension,
+	}
+	var err error
+	if o.Endpoint == "" || w.Own != nil { // tokens that are kept in secrets have the server's own key in any case
+		if err = k.follow(&issuer, &keys{signing: o.SigningKey, others: o.Keys, own: w.Own, log: w.Logger}); err != nil {
+			return nil, err
+		}
+	}
+	if o.Endpoint != "" {
+		if err = k.openSigner(ctx, &issuer, w); err != nil {
+			return nil, fmt.Errorf("--service-account-signing-endpoint: %w", err)
+		}
 	}
 	if len(o.Issuers) > 0 {
 		issuer.URL, issuer.Others = o.Issuers[0], o.Issuers[1:]
@@ -85,6 +91,31 @@ func Open(o *Options, w With) (*Known, error) {
 		k.webhook, err = authn.NewWebhook(o.Webhook, k.Issuer.Audiences(), authn.WebhookWith{Dial: w.Egress.To(egress.ControlPlane), Metrics: cache})
 	}
 	return k, err
+}
+
+// follow has an issuer sign by keys in files.
+func (k *Known) follow(i *authn.IssuerOptions, files *keys) error {
+	before := files.state()
+	all, err := files.read()
+	if err != nil {
+		return err
+	}
+	files.seen.Store(&before)
+	i.Key, i.OldKeys, i.Newer = all.Key, all.OldKeys, files.newer
+	return nil
+}
+
+// openSigner has another program sign the tokens of an issuer.
+func (k *Known) openSigner(ctx context.Context, i *authn.IssuerOptions, w With) (err error) {
+	k.signer, err = signer.Open(ctx, signer.Options{Endpoint: k.o.Endpoint, Registry: w.Registry, Logger: w.Logger})
+	if err != nil {
+		return err
+	}
+	i.Signer = k.signer
+	if most := k.signer.MaxLife(); i.MaxLife > most {
+		return fmt.Errorf("--service-account-max-token-expiration cannot be set longer than the token expiration supported by the signer: %s > %s", i.MaxLife, most)
+	}
+	return nil
 }
 
 // Chain is options of a chain that asks about tokens in upstream's order: own are the cluster's own kinds.
@@ -120,8 +151,18 @@ func (k *Known) anonymous(path string) bool {
 
 // Run is what has to run for all that; nil: nothing.
 func (k *Known) Run() func(ctx context.Context) error {
-	if k.issuers == nil {
+	switch {
+	case k.signer == nil && k.issuers == nil:
 		return nil
+	case k.signer == nil:
+		return k.issuers.Run
+	case k.issuers == nil:
+		return k.signer.Run
 	}
-	return k.issuers.Run
+	return func(ctx context.Context) error {
+		g := task.NewGroup(ctx)
+		g.Go("signer of tokens", k.signer.Run)
+		g.Go("OpenID providers", k.issuers.Run)
+		return g.Wait()
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/auth/authn"
 	"github.com/kemudi/kemudi/internal/auth/oidc"
+	"github.com/kemudi/kemudi/internal/auth/signer"
 )
 
 // Options say who is believed besides the cluster's own certificates, and what
@@ -19,6 +20,7 @@ type Options struct {
 	FrontProxy FrontProxy
 
 	SigningKey  string        // --service-account-signing-key-file: signs tokens; default the server's own
+	Endpoint    string        // --service-account-signing-endpoint: socket of who signs them instead of the server
 	Keys        []string      // --service-account-key-file: others have signed tokens that are good
 	MaxLife     time.Duration // --service-account-max-token-expiration; default no bound
 	NoExtension bool          // --service-account-extend-token-expiration=false
@@ -51,6 +53,9 @@ func (o *Options) Check() error {
 	if o.MaxLife != 0 && (o.MaxLife < time.Hour || o.MaxLife > time.Second<<32) {
 		return errors.New("--service-account-max-token-expiration must be between 1 hour and 2^32 seconds")
 	}
+	if err := o.checkEndpoint(); err != nil {
+		return err
+	}
 	f := &o.FrontProxy
 	if f.CA == "" && (len(f.Names) > 0 || f.Headers.Given()) {
 		return errors.New("the flags --requestheader-... need --requestheader-client-ca-file: nobody else is believed")
@@ -82,4 +87,18 @@ func (o *Options) Check() error {
 		return err
 	}
 	return o.Webhook.Check()
+}
+
+// checkEndpoint says what is wrong with the signer that is named.
+func (o *Options) checkEndpoint() error {
+	if o.Endpoint == "" {
+		return nil
+	}
+	if o.SigningKey != "" || len(o.Keys) > 0 {
+		return errors.New("can't set --service-account-signing-key-file and/or --service-account-key-file with --service-account-signing-endpoint: they are mutually exclusive")
+	}
+	if err := signer.CheckEndpoint(o.Endpoint); err != nil {
+		return fmt.Errorf("--service-account-signing-endpoint: %w", err)
+	}
+	return nil
 }

@@ -106,8 +106,8 @@ func (s *Server) Run(ctx context.Context) error { return s.run(ctx, nil) }
 
 // run does so, from the way how on that its etcd is opened first; nil: as the directory has it.
 func (s *Server) run(ctx context.Context, how *reopening) error {
+	defer close(s.stopped) // last: who has heard of it may open the directory
 	defer s.lock.Close()
-	defer close(s.stopped)
 	o := s.o
 	for {
 		next, err := s.serve(ctx, o, how)

@@ -820,7 +820,13 @@ func e2eGrowing(t *testing.T, m *machine) {
 }
 
 func e2eAdopt(t *testing.T, m *machine) {
-	before := m.ready("web").Status.ContainerStatuses[0]
+	stays := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stays"}, Data: map[string]string{"k": "two"}}
+	if _, err := client.For(m.api, core.ConfigMaps).Create(t.Context(), stays); err != nil {
+		t.Fatal(err)
+	}
+	apitest.CreatePod(t, m.api, "stays", `{terminationGracePeriodSeconds: 1, volumes: [{name: cm, configMap: {name: stays}}],
+		containers: [{name: c, image: `+busybox+`, command: [sleep, "1000"], volumeMounts: [{name: cm, mountPath: /cm}]}]}`)
+	before := m.ready("stays").Status.ContainerStatuses[0]
 	apitest.CreatePod(t, m.api, "orphan", `{terminationGracePeriodSeconds: 1, containers: [{name: c, image: `+busybox+`, command: [sleep, "1000"]}]}`)
 	orphan := m.ready("orphan")
 	m.end()
@@ -853,13 +859,15 @@ func e2eAdopt(t *testing.T, m *machine) {
 		_, logErr := os.Stat(m.dir + "/logs/default_orphan_" + string(orphan.UID))
 		return err != nil && logErr != nil
 	})
-	after := m.ready("web").Status.ContainerStatuses[0]
+	after := m.ready("stays").Status.ContainerStatuses[0]
 	if after.ContainerID != before.ContainerID || after.RestartCount != 0 {
 		t.Errorf("container after a restart of the agent: got %+v, want %+v", after, before)
 	}
-	if got := m.exec("vols", "cat", "/cm/k"); got != "two" {
+	if got := m.exec("stays", "cat", "/cm/k"); got != "two" {
 		t.Errorf("volume after a restart of the agent: got %q", got)
 	}
+	apitest.DeletePod(t, m.api, "stays", 1)
+	m.wait("stays", "gone", func(p *v1.Pod) bool { return p == nil })
 }
 
 // e2eMany measures how long pods take that are created together.

@@ -12,6 +12,12 @@ import (
 // ("io.stat 8:0 rbytes"). Averages are in hundredths of a percent ("cpu.pressure some avg10"). What is not limited, or not counted, is not among them.
 type Values map[string]uint64
 
+// WorkingSet is what a cgroup holds in memory that it is likely to need, in bytes; false: the kernel does not tell.
+func (v Values) WorkingSet() (uint64, bool) {
+	n, ok := v["memory.current"]
+	return n - min(n, v["memory.stat inactive_file"]), ok
+}
+
 // counted are the files that Read reads.
 var counted = []string{
 	"cpu.stat", "cpu.max", "cpu.pressure", "io.pressure", "io.stat", "memory.current", "memory.events", "memory.max", "memory.peak",

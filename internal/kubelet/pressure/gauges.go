@@ -55,9 +55,8 @@ func (m Machine) Node(ctx context.Context) (evict.Readings, error) {
 	}
 	out[evict.MemoryAvailable] = evict.Reading{Available: total - int64(used.Memory), Capacity: total}
 	if m.PodsMemory > 0 {
-		of := cgroup.Open(cgroup.Top).Read(m.PodsCgroup)
-		working := int64(of["memory.current"]) - int64(of["memory.stat inactive_file"])
-		out[evict.PodsMemory] = evict.Reading{Available: m.PodsMemory - max(working, 0), Capacity: m.PodsMemory}
+		working, _ := cgroup.Open(cgroup.Top).Read(m.PodsCgroup).WorkingSet()
+		out[evict.PodsMemory] = evict.Reading{Available: m.PodsMemory - int64(working), Capacity: m.PodsMemory}
 	}
 	processes, most, err := machine.Processes()
 	if err != nil {

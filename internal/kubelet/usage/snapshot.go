@@ -155,18 +155,23 @@ func (s *Snapshot) collectPod(ch chan<- prometheus.Metric, p *Pod) {
 		return
 	}
 	v := s.Read(p.Cgroup)
-	gauge := func(d *prometheus.Desc, key string, less uint64) {
-		if n, ok := v[key]; ok {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n-min(n, less)), labels...)
+	gauge := func(d *prometheus.Desc, n uint64, ok bool) {
+		if ok {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
 		}
+	}
+	said := func(d *prometheus.Desc, key string) {
+		n, ok := v[key]
+		gauge(d, n, ok)
 	}
 	if n, ok := v["cpu.stat usage_usec"]; ok {
 		ch <- prometheus.MustNewConstMetric(scrapedCPU, prometheus.CounterValue, float64(n)/1e6, append([]string{"total"}, labels...)...)
 	}
-	gauge(scrapedUsage, "memory.current", 0)
-	gauge(scrapedSet, "memory.current", v["memory.stat inactive_file"])
-	gauge(scrapedRSS, "memory.stat anon", 0)
-	gauge(scrapedSwap, "memory.swap.current", 0)
+	said(scrapedUsage, "memory.current")
+	working, ok := v.WorkingSet()
+	gauge(scrapedSet, working, ok)
+	said(scrapedRSS, "memory.stat anon")
+	said(scrapedSwap, "memory.swap.current")
 	tell(ch, v, labels)
 }
 

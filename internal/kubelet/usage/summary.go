@@ -71,8 +71,11 @@ func (s *Snapshot) Summary(node string) stats.Summary {
 // podsTogether is what all pods use together, as the kernel counts it for them. The agent and the runtime are one process and have
 // no cgroups of which the same could be told.
 func (s *Snapshot) podsTogether(pods []stats.PodStats) []stats.ContainerStats {
+	if s.PodsCgroup == "" {
+		return nil
+	}
 	v := s.Read(s.PodsCgroup)
-	if s.PodsCgroup == "" || len(v) == 0 {
+	if len(v) == 0 {
 		return nil
 	}
 	now := metav1.NewTime(s.Now)
@@ -90,8 +93,10 @@ func (s *Snapshot) podsTogether(pods []stats.PodStats) []stats.ContainerStats {
 			out.CPU.UsageNanoCores = add(out.CPU.UsageNanoCores, c.UsageNanoCores)
 		}
 	}
-	working := workingSet(v)
-	out.Memory.WorkingSetBytes, out.Memory.AvailableBytes = working, left(v, working)
+	if working, ok := v.WorkingSet(); ok {
+		out.Memory.WorkingSetBytes = &working
+	}
+	out.Memory.AvailableBytes = left(v, out.Memory.WorkingSetBytes)
 	out.Memory.PageFaults, out.Memory.MajorPageFaults = counted(v, "memory.stat pgfault"), counted(v, "memory.stat pgmajfault")
 	out.IO = addPressure(v, out.CPU, out.Memory, now)
 	return []stats.ContainerStats{out}
@@ -104,15 +109,6 @@ func counted(v cgroup.Values, key string) *uint64 {
 		return nil
 	}
 	return &n
-}
-
-// workingSet is what a cgroup holds in memory that it is likely to need; nil: the kernel does not tell.
-func workingSet(v cgroup.Values) *uint64 {
-	n := counted(v, "memory.current")
-	if n != nil {
-		*n -= min(*n, v["memory.stat inactive_file"])
-	}
-	return n
 }
 
 // left is how much more memory a cgroup may have that holds some already; nil: it is not limited.

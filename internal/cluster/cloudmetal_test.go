@@ -30,10 +30,11 @@ hooks: {power: DIR/power, machines: DIR/machines}
 `
 
 // What the hooks do: power is a file for each machine, machines that are made are lines of another.
+// A call stands in calls once it is done: who reads it there may look at what it did.
 const (
-	metalPower    = "#!/bin/sh\n[ $1 = status ] && { cat DIR/power-$2 2>/dev/null || echo off; exit; }\necho power $* >> DIR/calls\necho $1 > DIR/power-$2\n"
-	metalMachines = "#!/bin/sh\n[ $1 = list ] && { cat DIR/made 2>/dev/null; exit 0; }\necho machines $1 >> DIR/calls\n" +
-		"if [ $1 = create ]; then echo $3 $2 192.0.2.12 > DIR/made; else rm DIR/made; fi\n"
+	metalPower    = "#!/bin/sh\n[ $1 = status ] && { cat DIR/power-$2 2>/dev/null || echo off; exit; }\necho $1 > DIR/power-$2\necho power $* >> DIR/calls\n"
+	metalMachines = "#!/bin/sh\n[ $1 = list ] && { cat DIR/made 2>/dev/null; exit 0; }\n" +
+		"if [ $1 = create ]; then echo $3 $2 192.0.2.12 > DIR/made; else rm DIR/made; fi\necho machines $1 >> DIR/calls\n"
 )
 
 // joins is what a machine does when it runs: it has a node that is ready.

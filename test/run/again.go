@@ -10,7 +10,7 @@ import (
 // failure is what failed in a pass.
 type failure struct {
 	pass    pass
-	tests   map[string][]string // that failed, by package
+	tests   map[string][]string // that failed, by package; none named: all of it
 	certain bool                // another try would prove nothing
 	text    string              // all that was said of it
 	briefs  []brief             // the same in short

@@ -216,7 +216,7 @@ func (r *runner) pass(ctx context.Context, p pass) {
 		if said := out.mu.loose[""]; len(said) > 0 {
 			briefs = append(briefs, brief{title: "go test of tests " + p.name, said: said})
 		}
-		r.mu.failed = append(r.mu.failed, failure{p, out.mu.failing, out.mu.certain, fmt.Sprintf("tests %s:\n%s", p.name, out.mu.failed.String()), briefs})
+		r.mu.failed = append(r.mu.failed, failure{p, out.failing(), out.mu.certain, fmt.Sprintf("tests %s:\n%s", p.name, out.mu.failed.String()), briefs})
 	}
 }
 

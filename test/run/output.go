@@ -20,6 +20,32 @@ var skipLine = regexp.MustCompile(`^ *--- SKIP: (\S+)`)
 // noChance matches what is a fault of the program however seldom it comes.
 var noChance = regexp.MustCompile(`(?m)^(panic|fatal error): |WARNING: DATA RACE`)
 
+// fault tells whether text is of something that another try does not excuse.
+func fault(text string) bool {
+	return slices.ContainsFunc(noChance.FindAllStringIndex(text, -1), func(at []int) bool { return !slip(text[at[0]:]) })
+}
+
+// slip tells whether a text begins with a panic that a test has raised itself, as by reading what
+// is not there yet: that is as much chance as a wrong assertion is.
+func slip(text string) bool {
+	_, stack, is := strings.Cut(text, "\ngoroutine ")
+	if !is || !strings.HasPrefix(text, "panic: ") {
+		return false
+	}
+	stack, _, _ = strings.Cut(stack, "\n\n") // of the one that panicked
+	_, below, is := strings.Cut(stack, "\npanic({")
+	if !is {
+		return false
+	}
+	lines := strings.Split(below, "\n") // in pairs: a function, and where it is
+	for lines = lines[min(2, len(lines)):]; len(lines) > 1; lines = lines[2:] {
+		if !strings.HasPrefix(lines[0], "runtime.") {
+			return strings.Contains(lines[1], "_test.go:")
+		}
+	}
+	return false
+}
+
 // quiet is how long nothing is said before it is said what runs.
 const quiet = 20 * time.Second
 
@@ -53,6 +79,7 @@ type output struct {
 		skipped map[test]string     // tests, each with its reason
 		failed  bytes.Buffer        // what was written of failures
 		failing map[string][]string // tests that failed, by package
+		cut     map[string]bool     // packages whose process ended amid its tests
 		loose   map[string][]string // what packages have said beside their tests; by "": what go test has
 		briefs  []brief             // what failed
 		certain bool                // something failed that is no chance
@@ -64,6 +91,7 @@ func newOutput(w io.Writer, p pass, now func() time.Time) *output {
 	o.mu.said = o.began
 	o.mu.running, o.mu.held, o.mu.skipped = map[test]time.Time{}, map[test][]string{}, map[test]string{}
 	o.mu.failing, o.mu.loose = map[string][]string{}, map[string][]string{}
+	o.mu.cut = map[string]bool{}
 	return o
 }
 
@@ -160,9 +188,22 @@ func (o *output) endLocked(t test, how string) {
 	delete(o.mu.held, t)
 	if how == "fail" {
 		o.mu.failing[t.pkg] = append(o.mu.failing[t.pkg], t.name)
+		if noChance.MatchString(strings.Join(text, "")) {
+			o.mu.cut[t.pkg] = true
+		}
 		o.mu.briefs = append(o.mu.briefs, o.brief(t, text))
 		o.failLocked(strings.Join(text, ""))
 	}
+}
+
+// failing are the tests that failed, by package. Where a process ended amid them none is named: all of
+// the package has to run.
+func (o *output) failing() map[string][]string {
+	failing := maps.Clone(o.mu.failing)
+	for pkg := range o.mu.cut {
+		failing[pkg] = nil
+	}
+	return failing
 }
 
 func (o *output) brief(of test, said []string) brief {
@@ -188,7 +229,7 @@ func (o *output) sayLocked(text string) {
 }
 
 func (o *output) failLocked(text string) {
-	o.mu.certain = o.mu.certain || noChance.MatchString(text)
+	o.mu.certain = o.mu.certain || fault(text)
 	o.mu.failed.WriteString(text)
 	o.sayLocked(text)
 }

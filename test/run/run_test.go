@@ -301,7 +301,8 @@ func TestOnce(t *testing.T) {
 		"second": once("second", `t.Error("by chance")`),
 		"third":  once("third", `t.Error("by chance")`),
 		"fourth": once("fourth", `t.Error("by chance")`),
-		"panics": once("panics", `panic("once")`),
+		"slips":  once("slips", `t.Log("by chance"); _ = os.Args[len(os.Args)]`) + "func TestLast(*testing.T) { os.WriteFile(\"../last\", nil, 0o600) }\n",
+		"panics": once("panics", `os.Args = Last(nil)`),
 		"leaves": "package leaves\nimport (\"os\"; \"testing\")\nfunc TestMain(m *testing.M) { m.Run(); if _, err := os.Stat(\"../ran-leaves\"); err != nil { os.WriteFile(\"../ran-leaves\", nil, 0o600); os.Exit(1) } }\nfunc TestFine(t *testing.T) {}\n",
 		"races":  once("races", `t.Error("WARNING: DATA RACE")`),
 		"bad":    "package bad\nimport \"testing\"\nfunc TestBad(t *testing.T) { t.Error(\"always\") }\n",
@@ -316,7 +317,9 @@ func TestOnce(t *testing.T) {
 		{"flake second third fourth", false}, // too many for chance
 		{"bad", false},
 		{"flake bad", false},
-		{"panics", false},
+		{"slips", true},
+		{"slips flake", true},
+		{"panics", false}, // though it would not again
 		{"races", false},
 		{"leaves", false},
 	} {
@@ -325,6 +328,9 @@ func TestOnce(t *testing.T) {
 			files := map[string]string{"go.mod": module["go.mod"]}
 			for pkg := range strings.FieldsSeq(c.packages) {
 				files[pkg+"/x_test.go"] = packages[pkg]
+			}
+			if c.packages == "panics" {
+				files["panics/x.go"] = "package panics\nfunc Last(of []string) []string { return of[len(of)-1:] }\n"
 			}
 			write(t, dir, files)
 			t.Chdir(dir)
@@ -337,6 +343,9 @@ func TestOnce(t *testing.T) {
 			}
 			if told := strings.Contains(text.String(), "--- FLAKES: this failed, then passed 2 times."); told != c.passes {
 				t.Errorf("a flake is told: %v, want %v\n%s", told, c.passes, text.String())
+			}
+			if _, err := os.Stat("last"); strings.Contains(c.packages, "slips") && err != nil {
+				t.Errorf("the tests after the one that ended their process did not run: %v", err)
 			}
 			if n := strings.Count(text.String(), "by chance"); c.passes && n < 2*len(strings.Fields(c.packages)) {
 				t.Errorf("what failed is told %d times, want it at once and at the end\n%s", n, text.String())

@@ -28,7 +28,7 @@ client
 drain backend backup
 audit/audittest auth metricsserver watchcache extend
 join secureport servers encryption
-kubelet/backoff kubelet/contain kubelet/machine kubelet/manifest kubelet/numa kubelet/sequence kubelet/state kubelet/users
+kubelet/backoff kubelet/contain kubelet/machine kubelet/manifest kubelet/numa kubelet/san kubelet/sequence kubelet/state kubelet/users
 kubelet/evict kubelet/plugin
 kubelet/podstep
 kubelet/cri apiserver/request

@@ -69,6 +69,9 @@ func (d *driven) look(v *v1.Volume) error {
 		return d.add(found{Request: &csi.Request{Pod: d.pod, Volume: v}})
 	}
 	name, pv := claims.OfVolume(d.pod, v), csiapi.Inline(v, d.pod.Namespace)
+	if pv == nil {
+		pv = volume.Inline(v, d.pod.Namespace)
+	}
 	if name == "" && pv == nil {
 		return nil
 	}

@@ -12,22 +12,8 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
-
-// Local volumes with a file system that are devices are mounted each once, for all pods:
-//
-//	<root>/../plugins/kubernetes.io/local-volume/mounts/<name>
-//
-// A pod has its link before the device is mounted, until it is unmounted: whoever finds the link knows of the mount (V3).
-
-func (m *Manager) mountedDevices() string {
-	return filepath.Join(filepath.Dir(m.root), "plugins/kubernetes.io/local-volume/mounts")
-}
-
-// isMountedDevice reports whether a path is where a device is mounted, or will be.
-func (m *Manager) isMountedDevice(path string) bool { return filepath.Dir(path) == m.mountedDevices() }
 
 // local is where a local volume lies, or will be mounted.
 func (m *Manager) local(pv *v1.PersistentVolume) (string, error) {
@@ -43,43 +29,15 @@ func (m *Manager) local(pv *v1.PersistentVolume) (string, error) {
 	case filepath.Base(pv.Name) != pv.Name:
 		return "", fmt.Errorf("bad name of a volume: %q", pv.Name)
 	}
-	return filepath.Join(m.mountedDevices(), pv.Name), nil
+	return m.localAt(pv.Name), nil
 }
 
-// enterDevices waits for the turn to mount devices, or to unmount them; leave gives it up.
-func (m *Manager) enterDevices(ctx context.Context) (leave func(), err error) {
-	select {
-	case <-m.devices:
-		return func() { m.devices <- struct{}{} }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+// localDevice is the device of a local volume, to be mounted at a path.
+func localDevice(pv *v1.PersistentVolume, at string) *shared {
+	return &shared{
+		at: at, target: at, fsType: ptr.Deref(pv.Spec.Local.FSType, ""), options: pv.Spec.MountOptions,
+		attach: func(context.Context) (string, error) { return pv.Spec.Local.Path, nil },
 	}
-}
-
-// mountDevice mounts the device of a local volume, unless it is; before that it is formatted if nothing is on it. link gives the pod its link.
-func (m *Manager) mountDevice(ctx context.Context, pv *v1.PersistentVolume, at string, link func() error) error {
-	leave, err := m.enterDevices(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	if err := link(); err != nil {
-		return err
-	}
-	if mounted, err := IsMounted(at); err != nil || mounted {
-		return err
-	}
-	if err := os.MkdirAll(at, 0o750); err != nil {
-		return fmt.Errorf("make mount point: %w", err)
-	}
-	fsType := ptr.Deref(pv.Spec.Local.FSType, "")
-	if fsType == "" {
-		fsType = "ext4"
-	}
-	if err := format(ctx, pv.Spec.Local.Path, fsType); err != nil {
-		return err
-	}
-	return mountBy(ctx, fsType, pv.Spec.MountOptions, pv.Spec.Local.Path, at)
 }
 
 // format makes a file system on a device on which there is nothing.
@@ -107,13 +65,18 @@ func format(ctx context.Context, device, fsType string) error {
 	return nil
 }
 
+// localAt is where the device of the local volume of a name is mounted.
+func (m *Manager) localAt(name string) string {
+	return m.sharedAt("local-volume/mounts", name)
+}
+
 // MayGrow reports whether what lies at a path may have to fill a size that it has by now.
-func (m *Manager) MayGrow(path string) bool { return m.isMountedDevice(path) }
+func (m *Manager) MayGrow(path string) bool { return path == m.localAt(filepath.Base(path)) }
 
 // Grow has the file system of a local volume fill its device, which is larger now. Directories, and devices without a file
 // system, have no size of their own.
 func (m *Manager) Grow(ctx context.Context, pv *v1.PersistentVolume) error {
-	at := filepath.Join(m.mountedDevices(), pv.Name)
+	at := m.localAt(pv.Name)
 	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(at))
 	if err != nil {
 		return fmt.Errorf("list mounts: %w", err)
@@ -136,48 +99,6 @@ func (m *Manager) Grow(ctx context.Context, pv *v1.PersistentVolume) error {
 	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("resize of %s: %w\nOutput: %s", at, err, out)
-	}
-	return nil
-}
-
-// releaseDevices unmounts the devices of a pod's local volumes, unless other pods have them, and removes the pod's links.
-func (m *Manager) releaseDevices(ctx context.Context, uid types.UID) error {
-	links, err := filepath.Glob(m.link(uid, "*"))
-	if err != nil {
-		return fmt.Errorf("look for devices of the pod: %w", err)
-	}
-	for _, link := range links {
-		at, err := os.Readlink(link)
-		if err != nil || !m.isMountedDevice(at) {
-			continue
-		}
-		if err := m.releaseDevice(ctx, uid, link, at); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (m *Manager) releaseDevice(ctx context.Context, uid types.UID, link, at string) error {
-	leave, err := m.enterDevices(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	others, err := m.elsewhere(uid, at)
-	if err != nil {
-		return err
-	}
-	if !others {
-		if err := unmountBelow(at); err != nil {
-			return err
-		}
-		if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove mount point: %w", err)
-		}
-	}
-	if err := os.Remove(link); err != nil {
-		return fmt.Errorf("remove link to a mounted device: %w", err)
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/api/core/csi"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
+	"github.com/kemudi/kemudi/internal/kubelet/san"
 	"github.com/kemudi/kemudi/internal/kubelet/users"
 )
 
@@ -51,10 +52,11 @@ type Teller interface {
 // Manager makes and removes the volumes of the pods of a node. Calls for
 // different pods may be made concurrently, those for one pod not.
 type Manager struct {
-	root    string
-	node    *cri.Node
-	log     *slog.Logger
-	devices chan struct{} // holds a token: who has taken it out mounts devices, or unmounts them
+	root  string
+	node  *cri.Node
+	log   *slog.Logger
+	san   san.Machine
+	turns turns // of devices
 
 	mu struct {
 		sync.Mutex
@@ -73,8 +75,7 @@ func NewManager(root string, node *cri.Node, log *slog.Logger) (*Manager, error)
 	if err := os.MkdirAll(root, 0o750); err != nil {
 		return nil, fmt.Errorf("make directory of pods: %w", err)
 	}
-	m := &Manager{root: root, node: node, log: log, devices: make(chan struct{}, 1)}
-	m.devices <- struct{}{}
+	m := &Manager{root: root, node: node, log: log, san: san.Machine{Root: "/"}}
 	m.mu.tokens, m.mu.certificates = map[tokenKey]Token{}, map[tokenKey]*certificate{}
 	return m, nil
 }
@@ -139,7 +140,7 @@ func (m *Manager) prepare(ctx context.Context, pod *v1.Pod, v *v1.Volume, src So
 		return time.Time{}, e.mount(ctx, m.Path(pod, v))
 	case v.CSI != nil:
 		return time.Time{}, nil // its driver makes it
-	case claims.OfVolume(pod, v) != "" || csi.Inline(v, pod.Namespace) != nil:
+	case claims.OfVolume(pod, v) != "" || v.ISCSI != nil || v.FC != nil || csi.Inline(v, pod.Namespace) != nil:
 		return time.Time{}, nil // see Place
 	}
 	w := &writer{ctx: ctx, m: m, pod: pod, volume: v, src: src, files: map[string]file{}}
@@ -209,6 +210,10 @@ func Plugin(v *v1.Volume) string {
 		return "kubernetes.io/csi"
 	case v.Image != nil:
 		return "kubernetes.io/image"
+	case v.ISCSI != nil:
+		return "kubernetes.io/iscsi"
+	case v.FC != nil:
+		return "kubernetes.io/fc"
 	}
 	if k := kind(v); k != "" {
 		return "kubernetes.io/" + k
@@ -225,8 +230,13 @@ func ReadOnly(v *v1.Volume) bool {
 	if v.CSI != nil {
 		return isTrue(v.CSI.ReadOnly)
 	}
-	if v.NFS != nil {
+	switch {
+	case v.NFS != nil:
 		return v.NFS.ReadOnly
+	case v.ISCSI != nil:
+		return v.ISCSI.ReadOnly
+	case v.FC != nil:
+		return v.FC.ReadOnly
 	}
 	return Written(v) || v.Image != nil
 }
@@ -263,7 +273,7 @@ func (m *Manager) CleanUp(ctx context.Context, uid types.UID) error {
 		return fmt.Errorf("clean up volumes: bad pod UID %q", uid)
 	}
 	dir := m.PodDir(uid)
-	if err := errors.Join(unmountBelow(dir), m.releaseDevices(ctx, uid)); err != nil {
+	if err := errors.Join(unmountBelow(dir), m.releaseShared(ctx, uid)); err != nil {
 		return fmt.Errorf("clean up volumes: %w", err)
 	}
 	entries, err := os.ReadDir(dir)

@@ -55,16 +55,16 @@ func (e *FullError) Error() string {
 // Placed reports whether the pod has its persistent volume already.
 func (m *Manager) Placed(pod *v1.Pod, v *v1.Volume) bool {
 	path := m.Path(pod, v)
-	if path == "" || filepath.Dir(path) != m.volumeDir(pod.UID, "nfs", "") && !m.isMountedDevice(path) {
+	if is, _ := m.isShared(path); path == "" || filepath.Dir(path) != m.volumeDir(pod.UID, "nfs", "") && !is {
 		return path != ""
 	}
-	mounted, err := IsMounted(path) // no more after a reboot
-	return err == nil && mounted
+	ready, err := m.isReady(path) // no more after a reboot
+	return err == nil && ready
 }
 
 // Place gives the pod the persistent volume that one of its volumes stands for.
-func (m *Manager) Place(ctx context.Context, to Teller, pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume) error {
-	err := m.place(ctx, to, pod, v, pv)
+func (m *Manager) Place(ctx context.Context, src Sources, pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume) error {
+	err := m.place(ctx, src, pod, v, pv)
 	if said := (*MountError)(nil); err == nil || errors.As(err, &said) {
 		return err
 	}
@@ -76,12 +76,13 @@ func (m *Manager) Place(ctx context.Context, to Teller, pod *v1.Pod, v *v1.Volum
 	return &MountError{Step: step, Volume: pv.Name, Device: device, Err: err}
 }
 
-func (m *Manager) place(ctx context.Context, to Teller, pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume) error {
+func (m *Manager) place(ctx context.Context, src Sources, pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume) error {
 	path, err := m.persistent(pod, pv)
 	if err != nil {
 		return err
 	}
-	s, others := &pv.Spec, false
+	s, others, link := &pv.Spec, false, func() error { return m.Link(pod, v, path) }
+	is, bare := m.isShared(path)
 	if s.Local != nil || Alone(pv) {
 		if others, err = m.elsewhere(pod.UID, path); err != nil {
 			return err
@@ -93,24 +94,26 @@ func (m *Manager) place(ctx context.Context, to Teller, pod *v1.Pod, v *v1.Volum
 	case s.NFS != nil:
 		e := export{NFSVolumeSource: s.NFS, readOnly: ReadOnly(v), options: s.MountOptions}
 		err = e.mount(ctx, path)
-	case m.isMountedDevice(path):
-		err = m.mountDevice(ctx, pv, path, func() error { return m.Link(pod, v, path) })
+	case is && s.Local != nil:
+		err = m.share(ctx, localDevice(pv, path), link)
+	case is:
+		err = m.share(ctx, m.diskOf(pod, pv, path, src), link)
 	case s.CSI != nil:
 		err = makeShared(path, nil)
 	}
-	files := s.CSI != nil || s.Local != nil && !isDevice(pv)
+	files := s.CSI != nil || s.Local != nil && !isDevice(pv) || is && !bare
 	switch {
 	case err != nil || !files:
 	case s.Local != nil && others: // whoever has it first says whose it is
-		tellOfGroup(to, pod, pv, path)
-	case !ReadOnly(v):
-		g := Giving{Pod: pod, Tell: to, Log: m.log}
+		tellOfGroup(src, pod, pv, path)
+	case !ReadOnly(v) && !isReadOnlyDisk(pv):
+		g := Giving{Pod: pod, Tell: src, Log: m.log}
 		err = g.Give(path, FSGroup(pod))
 	}
 	if err != nil {
 		return err
 	}
-	return m.Link(pod, v, path)
+	return link()
 }
 
 // tellOfGroup warns people if a pod may not get at what is in a volume because it belongs to the group of others that have it already.
@@ -170,6 +173,8 @@ func (m *Manager) persistent(pod *v1.Pod, pv *v1.PersistentVolume) (string, erro
 	switch {
 	case isDevice(pv) && s.Local != nil:
 		return s.Local.Path, checkDevice(s.Local.Path)
+	case s.ISCSI != nil, s.FC != nil:
+		return m.diskPlace(pv), nil
 	case isDevice(pv):
 		return "", errors.New("volumes of volumeMode Block are not supported by this node")
 	case s.HostPath != nil:
@@ -214,7 +219,8 @@ func (m *Manager) ownDir() string { return filepath.Join(filepath.Dir(m.root), "
 
 // OnDisk reports whether what lies at a path is a volume of the node's own, or a device that it has mounted.
 func (m *Manager) OnDisk(path string) bool {
-	return filepath.Dir(path) == m.ownDir() || m.isMountedDevice(path)
+	is, bare := m.isShared(path)
+	return filepath.Dir(path) == m.ownDir() || is && !bare
 }
 
 // Erase removes a volume of the node's own with all that is in it (V2).

@@ -87,7 +87,7 @@ func TestPersistentVolumesThatCannotBeMountedSayWhy(t *testing.T) {
 		"hostPath: {path: " + dir + "}, volumeMode: Block":      `MapVolume.MapPodDevice failed for volume "pv" : volumes of volumeMode Block are not supported by this node`,
 		"local: {path: " + dir + "}, volumeMode: Block":         `MapVolume.MapPodDevice failed for volume "pv" : ` + dir + ` is not a block device`,
 		"local: {path: " + dir + "/none}, volumeMode: Block":    `MapVolume.MapPodDevice failed for volume "pv" : path "` + dir + `/none" does not exist`,
-		"fc: {targetWWNs: [x], lun: 0}":                         `MountVolume.SetUp failed for volume "pv" : volumes of this kind are not supported by this node`,
+		"rbd: {image: x, monitors: [a]}":                        `MountVolume.SetUp failed for volume "pv" : volumes of this kind are not supported by this node`,
 		"csi: {driver: local.kemudi.io, volumeHandle: ../pods}": `MountVolume.SetUp failed for volume "pv" : bad volume handle "../pods"`,
 		"csi: {driver: local.kemudi.io, volumeHandle: '..'}":    `MountVolume.SetUp failed for volume "pv" : bad volume handle ".."`,
 	} {

@@ -43,6 +43,7 @@ type Revised[O resource.Object] struct {
 type Revisions struct {
 	Present *appsv1.ControllerRevision   // of the template as it is now
 	Old     []*appsv1.ControllerRevision // all others, oldest first
+	Twins   []*appsv1.ControllerRevision // those of Old that hold the same as Present, with a hash of their own
 	// Collisions is what status.collisionCount must become.
 	Collisions *int32
 }
@@ -62,6 +63,11 @@ func (h History[O]) Sync(ctx context.Context, w Revised[O]) (Revisions, error) {
 	r := arrange(all, func(rev *appsv1.ControllerRevision) bool {
 		return rev.Labels[h.HashLabel] != "" && sameData(rev, data, w.Template) // without its hash it is of no use
 	})
+	for _, rev := range r.Old {
+		if rev.Labels[h.HashLabel] != "" && bytes.Equal(rev.Data.Raw, data) {
+			r.Twins = append(r.Twins, rev)
+		}
+	}
 	r.Collisions = w.Collisions
 	next := int64(1)
 	if n := len(r.Old); n > 0 {
@@ -111,11 +117,28 @@ func (h History[O]) add(ctx context.Context, w Revised[O], r Revisions, rev *app
 			return Revisions{}, err
 		}
 		if metav1.IsControlledBy(has, w.Owner) && sameData(has, rev.Data.Raw, w.Template) {
-			r.Present = has // the cache does not show it yet
-			return r, nil
+			r.Present, err = h.labelled(ctx, has, hash) // the cache does not show it yet, or not with its hash
+			return r, err
 		}
 		r.Collisions = ptr.To(ptr.Deref(r.Collisions, 0) + 1)
 	}
+}
+
+// labelled is a revision with its hash, which somebody may have taken from it.
+func (h History[O]) labelled(ctx context.Context, rev *appsv1.ControllerRevision, hash string) (*appsv1.ControllerRevision, error) {
+	if rev.Labels[h.HashLabel] != "" {
+		return rev, nil
+	}
+	rev = rev.DeepCopy()
+	if rev.Labels == nil {
+		rev.Labels = map[string]string{}
+	}
+	rev.Labels[h.HashLabel] = hash
+	rev, err := h.Revisions.Update(ctx, rev)
+	if err != nil {
+		return nil, fmt.Errorf("label revision: %w", err)
+	}
+	return rev, nil
 }
 
 // longestPrefix is how much of a workload's name goes into the names of its

@@ -118,6 +118,9 @@ func (r *reconciler) Reconcile(ctx context.Context, ds *appsv1.DaemonSet) (contr
 	if err != nil {
 		return controller.Done, err
 	}
+	if err := r.rename(ctx, revisions, pods); err != nil {
+		return controller.Done, err
+	}
 	s := newSpread(ds, r.nodes.List("", nil), pods)
 	s.hash, s.now = revisions.Present.Labels[appsv1.DefaultDaemonSetUniqueLabelKey], time.Now()
 	s.held = func(node string) time.Duration { return r.failed.held(ds, node, s.now) }
@@ -137,6 +140,28 @@ func (r *reconciler) Reconcile(ctx context.Context, ds *appsv1.DaemonSet) (contr
 		return controller.After(wait), nil
 	}
 	return controller.Done, nil
+}
+
+// rename lets the pods of a revision that holds the present template, too, be of the present
+// one: they are not replaced for the sake of a name.
+func (r *reconciler) rename(ctx context.Context, revisions workload.Revisions, pods []*corev1.Pod) error {
+	const label = appsv1.DefaultDaemonSetUniqueLabelKey
+	hash := revisions.Present.Labels[label]
+	for _, twin := range revisions.Twins {
+		for i, pod := range pods {
+			if has := pod.Labels[label]; has == hash || has != twin.Labels[label] {
+				continue
+			}
+			named, err := r.pods.StrategicPatch(ctx, pod, "", map[string]any{"metadata": map[string]any{"labels": map[string]string{label: hash}}})
+			switch {
+			case err == nil:
+				pods[i] = named
+			case !apierrors.IsNotFound(err):
+				return fmt.Errorf("label pod %s: %w", pod.Name, err)
+			}
+		}
+	}
+	return nil
 }
 
 // act creates and deletes pods.

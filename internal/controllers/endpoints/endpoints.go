@@ -123,20 +123,28 @@ func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (contro
 		return next, nil
 	}
 	want.Annotations = endpoint.TriggerAnnotation(want.Annotations, trigger)
+	return next, r.write(ctx, want, has)
+}
+
+// write stores the Endpoints of a service, in the place of those that are there, if any. What
+// goes wrong is told of them, whether they are there or not.
+func (r *reconciler) write(ctx context.Context, e, has *corev1.Endpoints) error {
+	about := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name}}
+	reason, what := "FailedToCreateEndpoint", "Failed to create endpoint for service"
 	var err error
-	if ok {
-		_, err = r.endpoints.Update(ctx, want)
+	if has == nil {
+		_, err = r.endpoints.Create(ctx, e)
 	} else {
-		_, err = r.endpoints.Create(ctx, want)
+		about.UID, reason, what = has.UID, "FailedToUpdateEndpoint", "Failed to update endpoint"
+		_, err = r.endpoints.Update(ctx, e)
 	}
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return controller.Done, nil
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil
+	case err != nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err):
+		r.k.Events.Event(about, corev1.EventTypeWarning, reason, fmt.Sprintf("%s %s/%s: %v", what, about.Namespace, about.Name, err))
 	}
-	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
-		r.k.Events.Event(svc, corev1.EventTypeWarning, "FailedToUpdateEndpoint",
-			fmt.Sprintf("Failed to update endpoint %s/%s: %v", svc.Namespace, svc.Name, err))
-	}
-	return next, err
+	return err
 }
 
 func labelsOf(svc *corev1.Service) map[string]string {

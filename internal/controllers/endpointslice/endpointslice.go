@@ -157,17 +157,37 @@ func (r *reconciler) Reconcile(ctx context.Context, svc *corev1.Service) (contro
 	}
 	next := controller.Done.Costly(time.Since(began))
 	r.metrics.planned(svc, &c)
+	r.tellUnplaced(svc, pods)
 	err := r.write(ctx, svc, &c)
 	r.metrics.looked(err)
 	return next, err
 }
 
-// existing are the slices that were made of a service, in the order of their names. Those
-// that were made of another service of that name, which is gone, are strange: they go with it.
+// tellUnplaced tells people of pods that are left out because their node is not there. It
+// wakes the service when it comes.
+func (r *reconciler) tellUnplaced(svc *corev1.Service, pods []*corev1.Pod) {
+	if svc.Spec.Type == corev1.ServiceTypeExternalName {
+		return
+	}
+	for _, pod := range pods {
+		if endpoint.Possible(pod) && !r.placed(svc, pod) {
+			r.failed(svc, fmt.Errorf("skipping Pod %s for Service %s/%s: Node %s Not Found", pod.Name, svc.Namespace, svc.Name, pod.Spec.NodeName))
+		}
+	}
+}
+
+func (r *reconciler) failed(svc *corev1.Service, err error) {
+	r.k.Events.Event(svc, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
+		fmt.Sprintf("Error updating Endpoint Slices for Service %s/%s: %v", svc.Namespace, svc.Name, err))
+}
+
+// existing are the slices that were made of a service, in the order of their names, without those
+// that are being deleted: something may hold them for long. Those that were made of another service
+// of that name, which is gone, are strange: they go with it.
 func (r *reconciler) existing(svc *corev1.Service) (own, strange []*discoveryv1.EndpointSlice) {
 	for _, s := range r.slices.ByIndex(discovery.IndexService, cache.Key(svc.Namespace, svc.Name)) {
 		switch {
-		case s.Labels[discoveryv1.LabelManagedBy] != discovery.ManagedByController:
+		case s.Labels[discoveryv1.LabelManagedBy] != discovery.ManagedByController, s.DeletionTimestamp != nil:
 		case slices.ContainsFunc(s.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == svc.UID }):
 			own = append(own, s)
 		default:
@@ -203,8 +223,7 @@ func (r *reconciler) write(ctx context.Context, svc *corev1.Service, c *changes)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		r.k.Events.Event(svc, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
-			fmt.Sprintf("Error updating Endpoint Slices for Service %s/%s: %v", svc.Namespace, svc.Name, err))
+		r.failed(svc, err)
 		return err
 	}
 	return nil

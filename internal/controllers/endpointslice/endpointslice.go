@@ -50,8 +50,8 @@ func (o Options) Check() error {
 func New(o Options) *controller.Controller {
 	limit := o.withDefaults().MaxEndpointsPerSlice
 	return controller.New(controller.Spec[*corev1.Service]{
-		Name: "endpointslice-controller",
-		For:  core.Services,
+		Name: "endpointslice-controller", Source: "endpoint-slice-controller",
+		For: core.Services,
 		Watches: []controller.Watch{
 			endpoint.Selecting,
 			controller.Mapped(discovery.EndpointSlices, func(_ *controller.Kit, s *discoveryv1.EndpointSlice) []string {

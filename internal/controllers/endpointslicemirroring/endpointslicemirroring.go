@@ -54,8 +54,8 @@ func (o Options) Check() error {
 func New(o Options) *controller.Controller {
 	limit := o.withDefaults().MaxEndpointsPerSubset
 	return controller.New(controller.Spec[*corev1.Endpoints]{
-		Name: "endpointslicemirroring-controller",
-		For:  core.Endpoints,
+		Name: "endpointslicemirroring-controller", Source: "endpoint-slice-mirroring-controller",
+		For: core.Endpoints,
 		Watches: []controller.Watch{
 			controller.Mapped(core.Services, func(_ *controller.Kit, s *corev1.Service) []string {
 				return []string{cache.Key(s.Namespace, s.Name)}

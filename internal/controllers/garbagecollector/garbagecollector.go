@@ -18,7 +18,7 @@ import (
 func New(kinds controller.Kinds) *controller.Controller {
 	g := &graph{kinds: controller.NewLookup(kinds)}
 	return controller.NewKeyed(controller.Keyed{
-		Name: "generic-garbage-collector",
+		Name: "generic-garbage-collector", Source: "garbage-collector-controller",
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch", "patch", "update", "delete"},
 		}},

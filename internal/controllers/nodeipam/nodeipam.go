@@ -57,6 +57,7 @@ func New(cidrs []netip.Prefix, o Options) *controller.Controller {
 	freed.Same = func(_, _ resource.Object) bool { return true } // nodes have their shares until they go
 	return controller.New(controller.Spec[*corev1.Node]{
 		Name:    "node-ipam-controller",
+		Source:  "cidrAllocator",
 		For:     core.Nodes,
 		Watches: []controller.Watch{freed},
 		Writes:  []controller.Permission{controller.Update(core.Nodes.Def)},

@@ -117,6 +117,7 @@ var allowed = []allowance{
 var allowedInTests = []allowance{
 	{"k8s.io/apiextensions-apiserver/pkg/generated/openapi", "what upstream's generator of schemas has made of types"},
 	{"k8s.io/kube-aggregator/pkg/generated/openapi", "the same, of other types"},
+	{"k8s.io/pod-security-admission/test", "pods that the Pod Security Standards let pass, and others, as its own suite has them"},
 	{"k8s.io/cli-runtime", "how tests hand kubectl its streams and settings, to run it in process"},
 	{"github.com/google/nftables", "whether foreign rules are still there and ours are gone, read by other code than wrote them"},
 	{"github.com/gorilla/websocket", "the client's side of exec, attach and port-forward"},

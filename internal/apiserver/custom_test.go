@@ -3,6 +3,8 @@ package apiserver
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -98,6 +100,7 @@ func customOnEtcd() map[string]func(t *testing.T) {
 		"TestNewFinalizersThatOthersMayHaveAreWarnedOf":              TestNewFinalizersThatOthersMayHaveAreWarnedOf,
 		"TestFieldsOfKindsAtRunTimeHaveManagers":                     TestFieldsOfKindsAtRunTimeHaveManagers,
 		"TestVersionsAreConvertedOnTheWayOut":                        TestVersionsAreConvertedOnTheWayOut,
+		"TestWatchesEndWithTheDefinitionThatTheyAreOf":               TestWatchesEndWithTheDefinitionThatTheyAreOf,
 		"TestReplacedDefinitionKeepsWhatIsTheSame":                   TestReplacedDefinitionKeepsWhatIsTheSame,
 		"TestNothingIsMadeOfAKindWhoseDefinitionGoes":                TestNothingIsMadeOfAKindWhoseDefinitionGoes,
 		"TestNullThatMayNotBeIsRefusedOfWhoAppliesIt":                TestNullThatMayNotBeIsRefusedOfWhoAppliesIt,
@@ -535,6 +538,69 @@ func TestWatchTellsOfKindsAtRunTime(t *testing.T) {
 	if kind, _ := next(); kind != "DELETED" {
 		t.Errorf("left the selection: got %s, want DELETED", kind)
 	}
+}
+
+// TestWatchesEndWithTheDefinitionThatTheyAreOf has a definition get another field, say nothing new, go, and be gone.
+func TestWatchesEndWithTheDefinitionThatTheyAreOf(t *testing.T) {
+	first := custom.Define(compiled(t, widgets)).Def
+	f := newFixture(t, serves(first))
+	watch := func(path string) *json.Decoder {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), "GET", f.url()+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := f.http.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { res.Body.Close() })
+		return json.NewDecoder(res.Body)
+	}
+	next := func(events *json.Decoder, want string) {
+		t.Helper()
+		var e struct {
+			Type   string
+			Object unstructured.Unstructured
+		}
+		err := events.Decode(&e)
+		name := e.Object.GetName()
+		if size, ok, _ := unstructured.NestedString(e.Object.Object, "spec", "size"); ok {
+			name += " " + size
+		}
+		if got := strings.TrimSpace(e.Type + " " + name); want == "end" && !errors.Is(err, io.EOF) || want != "end" && (err != nil || got != want) {
+			t.Fatalf("got %q, %v, want %s", got, err, want)
+		}
+	}
+	f.must(201, "POST", widgetsAt, widget("one", `,"spec":{"size":"L"}`))
+	watched, byMessages := watch(widgetsAt+"?watch=true&allowWatchBookmarks=true"), json.NewDecoder(f.socket(t, widgetsAt+"?watch=true", "application/json"))
+	next(watched, "ADDED one") // the field is not known
+	next(watched, "BOOKMARK")
+	next(byMessages, "ADDED one")
+
+	change := func(old *resource.Def, text string, ending bool) *resource.Def {
+		t.Helper()
+		k := compiled(t, text)
+		k.Replaces, k.Ending = old, ending
+		d := custom.Define(k).Def
+		f.SetDefs(append(api.All(), d))
+		return d
+	}
+	sized := strings.Replace(widgets, "replicas: {type: integer, minimum: 0}", "size: {type: string}", 1)
+	second := change(first, sized, false)
+	next(watched, "BOOKMARK") // from which its client goes on
+	next(watched, "end")
+	next(byMessages, "end")
+	f.must(201, "POST", widgetsAt, widget("two", `,"spec":{"size":"M"}`))
+	watched = watch(widgetsAt + "?watch=true&fieldSelector=metadata.name%3Dtwo")
+	next(watched, "ADDED two M")
+
+	second = change(second, strings.Replace(sized, "generation: 1", "generation: 2", 1), false) // nothing is another
+	change(second, sized, true)
+	f.must(200, "DELETE", widgetsAt+"/two", "")
+	next(watched, "DELETED two M")
+	f.SetDefs(api.All())
+	next(watched, "end")
 }
 
 // TestReplacedDefinitionKeepsWhatIsTheSame replaces a definition by one with another column.

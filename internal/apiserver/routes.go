@@ -52,14 +52,38 @@ func (t *routes) served(d *resource.Def, ver *resource.VersionDef, c *cache.Cach
 	if t == nil {
 		return v
 	}
-	if was := t.lookup(v.GVK.Group, v.GVK.Version, d.Plural); was != nil && was.Cache == c && (was.Def == d && was.Version == ver || sameLive(was, v)) {
+	was := t.lookup(v.GVK.Group, v.GVK.Version, d.Plural)
+	switch {
+	case was == nil || was.Cache != c:
+	case was.Def == d && was.Version == ver:
 		return was
+	case !sameLive(was, v):
+	case was.Def.Verbs == d.Verbs:
+		return was
+	default: // the definition goes: who watches is to hear of its objects' end
+		v.End = was.End
 	}
 	return v
 }
 
-// sameLive reports that two definitions of a kind that is known at run time only say the same of a
-// version: watches of it go on, and its encodings stay.
+// endAllBut ends what now does not serve on.
+func (t *routes) endAllBut(now *routes) {
+	if t == nil {
+		return
+	}
+	for group, versions := range t.groups {
+		for version, plurals := range versions {
+			for plural, v := range plurals {
+				if next := now.lookup(group, version, plural); v.End != nil && (next == nil || next.End != v.End) {
+					v.End.Come()
+				}
+			}
+		}
+	}
+}
+
+// sameLive reports that two definitions of a kind that is known at run time only say the same of the
+// objects of a version: watches of it go on.
 func sameLive(was, now *served.Resource) bool {
 	if was.Def.Dynamic == nil || now.Def.Dynamic == nil || was.Def.Base() != now.Def.Base() {
 		return false

@@ -85,9 +85,13 @@ func New(o Options) (*Server, error) {
 }
 
 // SetDefs changes what is served: the built-in resources and those of custom
-// resource definitions. Requests in flight finish with what they began with.
+// resource definitions. Requests in flight finish with what they began with; watches of what is
+// served no longer as it was end then, so that their clients come anew. It is called by one at a time.
 func (s *Server) SetDefs(defs []*resource.Def) {
-	s.routes.Store(newRoutes(s.routes.Load(), defs, &s.o))
+	old := s.routes.Load()
+	now := newRoutes(old, defs, &s.o)
+	s.routes.Store(now)
+	old.endAllBut(now)
 }
 
 // Share says that other servers write to the store as well, from now on (see [Options]).

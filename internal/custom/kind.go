@@ -19,7 +19,7 @@ type Kind struct {
 	// Convert shows objects, each at any version, at one version, in their order. It makes new objects, and may
 	// call another process. Nil: versions differ in nothing but their name.
 	Convert func(ctx context.Context, objs []*Object, to string) ([]*Object, error)
-	// Ending: objects are changed and deleted, but none are made any more.
+	// Ending: objects are changed and deleted, but none are made any more. It is not of the ID.
 	Ending bool
 	// Replaces is a definition of the same resource that is served at present; nil: there is none.
 	Replaces *resource.Def

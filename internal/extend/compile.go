@@ -68,7 +68,7 @@ func Compile(from *Source, convert Converter) custom.Kind {
 			return convert(ctx, from.crd.Load(), objs, to)
 		}
 	}
-	k.ID = identity(crd.UID, k.Names.Kind, accepted, k.Version, k.Ending, crd.Spec.Conversion, crd.Spec.PreserveUnknownFields)
+	k.ID = identity(crd.UID, k.Names.Kind, accepted, k.Version, crd.Spec.Conversion, crd.Spec.PreserveUnknownFields)
 	return k
 }
 

@@ -69,7 +69,7 @@ func (p *Plane) AddKind(ctx context.Context, def *resource.Def) error {
 }
 
 // ReplaceKind serves a resource by another definition, made with [resource.Def.Base] of the one
-// that it takes the place of. Objects stay cached, and watches of versions of which both say the same go on.
+// that it takes the place of. Objects stay cached, and watches of versions of which both say the same go on; others end.
 func (p *Plane) ReplaceKind(old, def *resource.Def) error {
 	p.kinds.change.Lock()
 	defer p.kinds.change.Unlock()

@@ -21,6 +21,10 @@ type Resource struct {
 	Proto     wire.ProtoType
 	ListProto wire.ProtoType
 	Forms     Forms
+
+	// End is when watches of it end; nil: it is built in, and has none. Another definition that says the
+	// same of what is read has the same.
+	End *End
 }
 
 // New serves a definition at a version; ver is nil for the storage version, c if nothing
@@ -29,6 +33,9 @@ func New(d *resource.Def, ver *resource.VersionDef, c *cache.Cache) *Resource {
 	v := &Resource{Def: d, Version: ver, GVK: d.GVK(), Cache: c}
 	if ver != nil {
 		v.GVK.Group, v.GVK.Version = ver.Group, ver.Version
+	}
+	if d.Dynamic != nil {
+		v.End = &End{}
 	}
 	apiVersion := v.GVK.GroupVersion().String()
 	v.Head, v.ListHead = JSONHead(apiVersion, v.GVK.Kind), JSONHead(apiVersion, d.ListKind)

@@ -29,6 +29,7 @@ type lane struct {
 	timeUp atomic.Bool
 	end    *time.Timer // sets it
 	left   func() bool // ends the wait for the client to go
+	served func()      // ends the wait for the end of the resource, if it may have one
 
 	// later wakes the lane after minor changes, if nothing else has; waits says that it will.
 	later *time.Timer
@@ -46,8 +47,8 @@ const (
 // more than one event.
 const turnMost = 8 << 10
 
-// run has the lane send what follows what was sent, until the client goes, which ends ctx, or
-// the time of the watch is up.
+// run has the lane send what follows what was sent, until the client goes, which ends ctx, the
+// time of the watch is up, or the resource is served no longer as it was.
 func (f *lane) run(ctx context.Context, lasts time.Duration) {
 	f.news = func() ([]cache.Event, error) { return f.w.next(ctx) }
 	f.later = stopped(f.lane.Wake)
@@ -60,6 +61,9 @@ func (f *lane) run(ctx context.Context, lasts time.Duration) {
 		f.lane.Remind(bookmarkEvery)
 	}
 	f.left = context.AfterFunc(ctx, f.lane.End)
+	if e := f.w.c.Resource.End; e != nil {
+		f.served = e.Await(f.lane.Wake)
+	}
 	f.w.cursor.Notify(f.lane.Wake, f.wakeLater)
 	f.lane.Follow(f.next, f.w.events.Written(), f.limit)
 }
@@ -94,6 +98,9 @@ func (f *lane) close() {
 	}
 	if f.left != nil {
 		f.left()
+	}
+	if f.served != nil {
+		f.served()
 	}
 }
 
@@ -151,6 +158,10 @@ func (f *lane) fetch() (err error) {
 		f.later.Stop()
 	}
 	f.w.told = f.w.cursor.Rev()
+	if f.w.over() {
+		f.timeUp.Store(true)
+		return nil
+	}
 	f.events, err = f.news()
 	if errors.Is(err, cache.ErrTooOld) {
 		return f.w.tooOld(f.w.told)

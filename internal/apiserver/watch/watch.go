@@ -158,11 +158,15 @@ func (w *Watch) tooOld(rev int64) error {
 	return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", rev, begin))
 }
 
-// run sends events until the client goes, its time is up, or the cursor
-// falls behind; the latter is returned as the error to tell the client.
+// run sends events until the client goes, its time is up, the resource is served no longer as it
+// was, or the cursor falls behind; the last is returned as the error to tell the client.
 func (w *Watch) run(ctx context.Context) error {
 	end := time.NewTimer(w.lasts())
 	defer end.Stop()
+	over := make(chan struct{})
+	if e := w.c.Resource.End; e != nil {
+		defer e.Await(func() { close(over) })()
+	}
 	var due <-chan time.Time
 	if w.c.List.AllowWatchBookmarks {
 		ticker := time.NewTicker(bookmarkEvery)
@@ -182,17 +186,29 @@ func (w *Watch) run(ctx context.Context) error {
 				}
 			}
 		case <-end.C:
-			if rev := w.cursor.Rev(); w.c.List.AllowWatchBookmarks && rev > 0 {
-				return w.bookmark(rev) // the next watch can go on from here
-			}
-			return nil
+			return w.last()
+		case <-over:
 		case <-ctx.Done():
 			return nil
+		}
+		if w.over() {
+			return w.last()
 		}
 		if err := w.deliver(ctx); err != nil {
 			return err
 		}
 	}
+}
+
+// over reports that the resource is served no longer as it was when the watch began.
+func (w *Watch) over() bool { return w.c.Resource.End != nil && w.c.Resource.End.HasCome() }
+
+// last sends the bookmark from which the next watch can go on, to who wants it.
+func (w *Watch) last() error {
+	if rev := w.cursor.Rev(); w.c.List.AllowWatchBookmarks && rev > 0 {
+		return w.bookmark(rev)
+	}
+	return nil
 }
 
 // deliver sends what has happened since the last time.

@@ -344,8 +344,9 @@ func (n *diskNode) shows(drivers int) {
 	})
 }
 
-// grow does what the claim's controller does: the volume has a new size, which is left to the node to fill.
-func (n *diskNode) grow(size string) {
+// grow does what the claim's controller does: the volume has a new size, of which the claim is to get all or less, which is left
+// to the node to fill.
+func (n *diskNode) grow(size, given string) {
 	n.Helper()
 	volumes := client.For(n.api, core.PersistentVolumes)
 	pv, err := volumes.Get(n.Context(), "", "pv-1")
@@ -360,6 +361,7 @@ func (n *diskNode) grow(size string) {
 	n.claimStatus(func(s *v1.PersistentVolumeClaimStatus) {
 		s.Conditions = []v1.PersistentVolumeClaimCondition{{Type: v1.PersistentVolumeClaimFileSystemResizePending, Status: v1.ConditionTrue}}
 		s.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{v1.ResourceStorage: v1.PersistentVolumeClaimNodeResizePending}
+		s.AllocatedResources = v1.ResourceList{v1.ResourceStorage: resource.MustParse(given)}
 	})
 }
 
@@ -377,7 +379,7 @@ func (n *diskNode) grows(d *fakecsi.Driver) {
 			return err
 		})
 	}
-	n.grow("2Gi")
+	n.grow("2Gi", "2Gi")
 	status(func(s *v1.PersistentVolumeClaimStatus) bool {
 		q := s.Capacity[v1.ResourceStorage]
 		return q.Cmp(resource.MustParse("2Gi")) == 0 && len(s.Conditions) == 0 && len(s.AllocatedResourceStatuses) == 0
@@ -387,7 +389,7 @@ func (n *diskNode) grows(d *fakecsi.Driver) {
 	}
 	n.event(`data Normal FileSystemResizeSuccessful: MountVolume.NodeExpandVolume succeeded for volume "pv-1" n1`)
 	d.FailWith(func(string) error { return grpcstatus.Error(codes.OutOfRange, "no file system is as large") })
-	n.grow("9Gi")
+	n.grow("9Gi", "9Gi")
 	status(func(s *v1.PersistentVolumeClaimStatus) bool {
 		return s.AllocatedResourceStatuses[v1.ResourceStorage] == v1.PersistentVolumeClaimNodeResizeInfeasible &&
 			slices.ContainsFunc(s.Conditions, func(c v1.PersistentVolumeClaimCondition) bool {
@@ -399,16 +401,96 @@ func (n *diskNode) grows(d *fakecsi.Driver) {
 	d.TakeCalls()
 }
 
-// event waits for an event.
-func (n *diskNode) event(want string) {
+func TestClaimAsksForLessThanItsVolumeCouldNotFill(t *testing.T) {
+	n := newDiskNode(t)
+	d, _ := n.driver(csipb.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME, csipb.NodeServiceCapability_RPC_EXPAND_VOLUME)
+	n.shows(1)
+	n.volume("Filesystem")
+	apitest.CreatePod(t, n.api, "web", podWithDisk)
+	n.attach()
+	n.running("web")
+	status := func(what string, want func(*v1.PersistentVolumeClaimStatus) bool) {
+		t.Helper()
+		wait.Until(t, func() error {
+			c, err := client.For(n.api, core.PersistentVolumeClaims).Get(t.Context(), "default", "data")
+			if err == nil && !want(&c.Status) {
+				err = fmt.Errorf("%s: the claim's status is %+v", what, c.Status)
+			}
+			return err
+		})
+	}
+	is := func(s *v1.PersistentVolumeClaimStatus, want v1.ClaimResourceStatus) bool {
+		return s.AllocatedResourceStatuses[v1.ResourceStorage] == want && slices.ContainsFunc(s.Conditions, func(c v1.PersistentVolumeClaimCondition) bool {
+			return c.Type == v1.PersistentVolumeClaimNodeResizeError
+		})
+	}
+	// Who may not have this size now may have it later, and is asked again; but not whose claim wants another by then.
+	d.FailWith(func(string) error { return grpcstatus.Error(codes.PermissionDenied, "not that much") })
+	n.ask("9Gi")
+	n.grow("9Gi", "9Gi")
+	status("refused", func(s *v1.PersistentVolumeClaimStatus) bool {
+		return is(s, v1.PersistentVolumeClaimNodeResizeInProgress)
+	})
+	n.ask("5Gi")
+	status("another size is asked for", func(s *v1.PersistentVolumeClaimStatus) bool {
+		return is(s, v1.PersistentVolumeClaimNodeResizeInfeasible)
+	})
+	// The claim's controller says that it gets as much as it asks for, whatever the volume says.
+	d.FailWith(nil)
+	d.TakeCalls()
+	n.grow("9Gi", "5Gi")
+	status("recovered", func(s *v1.PersistentVolumeClaimStatus) bool {
+		q := s.Capacity[v1.ResourceStorage]
+		return q.Cmp(resource.MustParse("5Gi")) == 0 && len(s.AllocatedResourceStatuses) == 0 && len(s.Conditions) == 0
+	})
+	if got := d.TakeCalls(); !slices.Equal(got, []string{"Expand vol-1 5368709120"}) {
+		t.Errorf("got calls %q", got)
+	}
+	n.event(`data Normal FileSystemResizeSuccessful: MountVolume.NodeExpandVolume succeeded for volume "pv-1" n1`)
+	// What cannot grow while it is used is no failure, and what nobody knows the end of is none yet.
+	d.FailWith(func(string) error { return grpcstatus.Error(codes.FailedPrecondition, "it is in use") })
+	n.ask("6Gi")
+	n.grow("6Gi", "6Gi")
+	status("in use", func(s *v1.PersistentVolumeClaimStatus) bool {
+		return is(s, v1.PersistentVolumeClaimNodeResizeInProgress)
+	})
+	d.FailWith(func(string) error { return grpcstatus.Error(codes.Aborted, "wait a moment") })
+	n.grow("6Gi", "6Gi")
+	for _, e := range n.event(`data Warning VolumeResizeFailed: NodeExpandVolume.NodeExpandVolume failed for volume "pv-1" : rpc error: code = Aborted desc = wait a moment`) {
+		if strings.Contains(e, "it is in use") {
+			t.Errorf("people are told %q", e)
+		}
+	}
+	status("uncertain", func(s *v1.PersistentVolumeClaimStatus) bool {
+		return s.AllocatedResourceStatuses[v1.ResourceStorage] == v1.PersistentVolumeClaimNodeResizeInProgress && len(s.Conditions) == 1
+	})
+}
+
+// ask has the claim ask for a size.
+func (n *diskNode) ask(size string) {
 	n.Helper()
-	var got []string
+	c := client.For(n.api, core.PersistentVolumeClaims)
+	claim, err := c.Get(n.Context(), "default", "data")
+	if err != nil {
+		n.Fatal(err)
+	}
+	claim = claim.DeepCopy()
+	claim.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse(size)
+	if _, err := c.Update(n.Context(), claim); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// event waits for an event, and returns all that there were until then.
+func (n *diskNode) event(want string) (got []string) {
+	n.Helper()
 	wait.Until(n, func() error {
 		if got = append(got, n.api.TakeEvents()...); !slices.Contains(got, want) {
 			return fmt.Errorf("got events %q", got)
 		}
 		return nil
 	})
+	return got
 }
 
 func TestPodIsToldOfALocalVolumeThatBelongsToAnotherGroup(t *testing.T) {

@@ -7,11 +7,11 @@ import (
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Expand has the driver fill, on the node, the size that a volume has now, which is set up.
-func (s *Volumes) Expand(ctx context.Context, r *Request) error {
+// Expand has the driver fill, on the node, a size that a volume has now, which is set up.
+func (s *Volumes) Expand(ctx context.Context, r *Request, size resource.Quantity) error {
 	s.mu.Lock()
 	v := s.volumeLocked(s.home(r), s.record(r))
 	s.mu.Unlock()
@@ -35,7 +35,6 @@ func (s *Volumes) Expand(ctx context.Context, r *Request) error {
 	if err != nil {
 		return fmt.Errorf("fetching NodeExpandSecretRef %w", err)
 	}
-	size := r.PV.Spec.Capacity[v1.ResourceStorage]
 	in := &csipb.NodeExpandVolumeRequest{
 		VolumeId: r.Handle(), VolumePath: s.at.told(s.Path(r)), CapacityRange: &csipb.CapacityRange{RequiredBytes: size.Value()},
 		VolumeCapability: r.capability(can), Secrets: secrets,
@@ -55,6 +54,9 @@ func Infeasible(err error) bool {
 	}
 	return false
 }
+
+// InUse reports whether an error of Expand says that the volume cannot grow while pods have it.
+func InUse(err error) bool { return status.Code(err) == codes.FailedPrecondition }
 
 // Recheck has a volume that is published at a path seen to again, since something about it has changed.
 func (s *Volumes) Recheck(path string) {

@@ -209,7 +209,7 @@ func (u *setUp) stage(ctx context.Context) error {
 		VolumeCapability: u.r.capability(u.can), Secrets: secrets, VolumeContext: u.r.attributes(),
 	})
 	if err != nil {
-		if final(err) {
+		if Final(err) {
 			u.unrecorded()
 		}
 		return err
@@ -220,9 +220,9 @@ func (u *setUp) stage(ctx context.Context) error {
 	return nil
 }
 
-// final reports whether an error of a driver says that it does nothing any more of what it was asked to, and has undone
+// Final reports whether an error of a driver says that it does nothing any more of what it was asked to, and has undone
 // what it had done: any, unless it is one of those that leave that open.
-func final(err error) bool {
+func Final(err error) bool {
 	switch status.Code(err) {
 	case codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted, codes.Aborted:
 		return false

@@ -46,7 +46,7 @@ func TestPodWhoseVolumeTheNodeCannotTakeIsRejected(t *testing.T) {
 			o.Simulated, o.RootDir, o.PodLogsDir = false, root, t.TempDir()
 			log := slog.New(slog.DiscardHandler)
 			if a.pods.Runner.Disk, err = newDisk(&o, &facts, csi.Options{
-				Root: root, Seen: root, Node: "n1", Drivers: csi.NewDrivers(a.node, log), InUse: a.node.SetVolumesInUse, Log: log,
+				Root: root, Seen: root, Node: "n1", Drivers: csi.NewDrivers(a.node, log, nil), InUse: a.node.SetVolumesInUse, Log: log,
 			}); err != nil {
 				t.Fatal(err)
 			}

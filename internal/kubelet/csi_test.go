@@ -271,6 +271,10 @@ func TestPodGetsAVolumeOfADriver(t *testing.T) {
 	}
 	for _, want := range []string{
 		`storage_operation_duration_seconds_count{migrated="false",operation_name="volume_mount",status="success",volume_plugin="kubernetes.io/csi:disk.example.com"} `,
+		`storage_operation_duration_seconds_count{migrated="false",operation_name="volume_fs_resize",status="fail-unknown",volume_plugin="kubernetes.io/csi:disk.example.com"} 1`,
+		`volume_operation_total_seconds_count{operation_name="overall_volume_mount",plugin_name="kubernetes.io/csi:disk.example.com"} 1`,
+		`csi_operations_seconds_count{driver_name="disk.example.com",grpc_status_code="OK",method_name="/csi.v1.Node/NodeStageVolume",migrated="false"} 1`,
+		`csi_operations_seconds_count{driver_name="disk.example.com",grpc_status_code="OutOfRange",method_name="/csi.v1.Node/NodeExpandVolume",migrated="false"} 1`,
 		`volume_manager_total_volumes{plugin_name="kubernetes.io/persistent-volume",state="actual_state_of_world"} 1`,
 		`volume_manager_total_volumes{plugin_name="kubernetes.io/persistent-volume",state="desired_state_of_world"} 1`,
 	} {
@@ -313,6 +317,12 @@ func TestPodGetsAVolumeOfADriver(t *testing.T) {
 	})
 	if got := d.TakeCalls(); !slices.Equal(got, []string{"Unpublish vol-1", "Unstage vol-1"}) {
 		t.Errorf("got calls %q", got)
+	}
+	for _, what := range []string{"volume_unmount", "unmount_device"} {
+		want := `storage_operation_duration_seconds_count{migrated="false",operation_name="` + what + `",status="success",volume_plugin="kubernetes.io/csi:disk.example.com"} 1`
+		if got := n.get("/metrics"); !strings.Contains(got, want) {
+			t.Errorf("the metrics have no %s", want)
+		}
 	}
 	stop()
 	n.shows(0)

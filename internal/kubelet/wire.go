@@ -80,7 +80,7 @@ func wire(o Options) (*Agent, error) {
 		return nil, err
 	}
 	facts := f.forPods(&o, a.node.Allocatable(f.capacity))
-	a.drivers = csi.NewDrivers(a.node, o.Log)
+	a.drivers = csi.NewDrivers(a.node, o.Log, a.registry)
 	files, err := newDisk(&o, &facts, csi.Options{
 		Root: o.RootDir, Seen: o.ToldRootDir, Node: o.NodeName, Drivers: a.drivers, InUse: a.node.SetVolumesInUse, Log: o.Log,
 	})

@@ -16,13 +16,16 @@ const callDeadline = 2 * time.Minute
 
 // client is a driver's service for nodes. It connects for each call: drivers come and go, and calls are
 // rare.
-type client struct{ endpoint string }
+type client struct {
+	endpoint string
+	counted  grpc.UnaryClientInterceptor // its calls
+}
 
 // call makes one call of a driver.
 func call[In, Out any](ctx context.Context, c client, f func(csipb.NodeClient, context.Context, In, ...grpc.CallOption) (Out, error), in In) (out Out, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
-	conn, err := plugin.Dial(c.endpoint)
+	conn, err := plugin.Dial(c.endpoint, grpc.WithUnaryInterceptor(c.counted))
 	if err != nil {
 		return out, err
 	}

@@ -77,7 +77,7 @@ func (d *Drivers) keepCounting(ctx context.Context, one driver, follow Follow) e
 
 // countOnce has the API show what a driver says now.
 func (d *Drivers) countOnce(ctx context.Context, one driver) error {
-	is, err := ask(ctx, one.Plugin)
+	is, err := ask(ctx, d.client(one.Plugin), one.Name)
 	if err != nil {
 		return err
 	}

@@ -108,7 +108,7 @@ func newBed(t *testing.T) *bed {
 func (b *bed) run() {
 	b.Helper()
 	log := slog.New(slog.DiscardHandler)
-	b.drivers = NewDrivers(b, log)
+	b.drivers = NewDrivers(b, log, nil)
 	var err error
 	b.volumes, err = Open(Options{
 		Root: b.root, Seen: "/var/lib/kubelet", Node: "n1", Drivers: b.drivers, Log: log,

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/client_golang/prometheus"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -32,10 +33,11 @@ type Node interface {
 
 // Drivers are the CSI drivers that are registered on a node. They may be used concurrently.
 type Drivers struct {
-	node Node
-	log  *slog.Logger
-	wake chan struct{} // holds a token when there is something to remove
-	turn chan struct{} // holds a token: who has taken it out writes to the API
+	node    Node
+	log     *slog.Logger
+	metrics *metrics
+	wake    chan struct{} // holds a token when there is something to remove
+	turn    chan struct{} // holds a token: who has taken it out writes to the API
 
 	mu struct {
 		sync.Mutex
@@ -55,9 +57,9 @@ type driver struct {
 
 var _ plugin.Handler = (*Drivers)(nil)
 
-// NewDrivers returns a node's drivers, of which there are none yet.
-func NewDrivers(node Node, log *slog.Logger) *Drivers {
-	d := &Drivers{node: node, log: log, wake: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+// NewDrivers returns a node's drivers, of which there are none yet. What they do is counted in reg, if there is one.
+func NewDrivers(node Node, log *slog.Logger, reg prometheus.Registerer) *Drivers {
+	d := &Drivers{node: node, log: log, metrics: newMetrics(reg), wake: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
 	d.turn <- struct{}{}
 	d.mu.drivers, d.mu.removed, d.mu.told = map[string]driver{}, map[string]bool{}, make(chan struct{})
 	return d
@@ -78,7 +80,11 @@ func (d *Drivers) find(name string) (client, error) {
 	if !ok {
 		return client{}, fmt.Errorf("driver name %s not found in the list of registered CSI drivers", name)
 	}
-	return client{one.Endpoint}, nil
+	return d.client(one.Plugin), nil
+}
+
+func (d *Drivers) client(p plugin.Plugin) client {
+	return client{endpoint: p.Endpoint, counted: d.metrics.called(p.Name)}
 }
 
 // Register takes a driver: it is asked what it is on this node, which the API then shows.
@@ -87,7 +93,7 @@ func (d *Drivers) Register(ctx context.Context, p plugin.Plugin) error {
 	if err != nil {
 		return err
 	}
-	is, err := ask(ctx, p)
+	is, err := ask(ctx, d.client(p), p.Name)
 	if err != nil {
 		return err
 	}
@@ -128,12 +134,12 @@ type self struct {
 }
 
 // ask asks a driver what it is on this node.
-func ask(ctx context.Context, p plugin.Plugin) (self, error) {
-	info, err := call(ctx, client{p.Endpoint}, csipb.NodeClient.NodeGetInfo, &csipb.NodeGetInfoRequest{})
+func ask(ctx context.Context, c client, name string) (self, error) {
+	info, err := call(ctx, c, csipb.NodeClient.NodeGetInfo, &csipb.NodeGetInfoRequest{})
 	if err != nil {
 		return self{}, fmt.Errorf("error during CSI NodeGetInfo() call: %w", err)
 	}
-	is := self{storagev1.CSINodeDriver{Name: p.Name, NodeID: info.NodeId}, info.GetAccessibleTopology().GetSegments()}
+	is := self{storagev1.CSINodeDriver{Name: name, NodeID: info.NodeId}, info.GetAccessibleTopology().GetSegments()}
 	for key := range is.topology {
 		is.shown.TopologyKeys = append(is.shown.TopologyKeys, key)
 	}

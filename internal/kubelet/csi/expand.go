@@ -3,6 +3,7 @@ package csi
 import (
 	"context"
 	"fmt"
+	"time"
 
 	csipb "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -12,6 +13,13 @@ import (
 
 // Expand has the driver fill, on the node, a size that a volume has now, which is set up.
 func (s *Volumes) Expand(ctx context.Context, r *Request, size resource.Quantity) error {
+	began := time.Now()
+	err := s.expand(ctx, r, size)
+	s.o.Drivers.metrics.did(r.Driver(), expands.name(r.Device()), began, err)
+	return err
+}
+
+func (s *Volumes) expand(ctx context.Context, r *Request, size resource.Quantity) error {
 	s.mu.Lock()
 	v := s.volumeLocked(s.home(r), s.record(r))
 	s.mu.Unlock()

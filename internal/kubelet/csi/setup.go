@@ -25,11 +25,19 @@ const republish = time.Minute
 // the driver does that, and published to the pod. To call it again is harmless. An error is a [vol.MountError].
 func (s *Volumes) SetUp(ctx context.Context, r *Request) (path string, err error) {
 	u := &setUp{s: s, r: r, path: s.Path(r)}
-	if err := u.do(ctx); err != nil {
+	began := time.Now()
+	err = u.do(ctx)
+	s.o.Drivers.metrics.did(r.Driver(), setsUp.name(r.Device()), began, err)
+	if err != nil {
 		return "", err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	w := wish{r.Pod.UID, u.path}
+	if since, ok := s.mu.wanted[w]; ok {
+		s.o.Drivers.metrics.has(r.Driver(), since)
+		delete(s.mu.wanted, w)
+	}
 	if s.mu.changed[u.path] { // while it was set up
 		return u.path, nil
 	}

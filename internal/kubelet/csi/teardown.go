@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -42,6 +43,7 @@ func (s *Volumes) TearDown(ctx context.Context, uid types.UID) error {
 		delete(v.pods, uid)
 	}
 	s.forgetTokensLocked(uid)
+	maps.DeleteFunc(s.mu.wanted, func(w wish, _ time.Time) bool { return w.pod == uid })
 	s.toldLocked()
 	s.mu.Unlock()
 	s.poke()
@@ -71,12 +73,10 @@ func (s *Volumes) tearDown(ctx context.Context, uid types.UID, at string) error 
 		return err
 	}
 	defer leave()
-	c, err := s.o.Drivers.find(r.Driver)
+	began := time.Now()
+	err = s.unpublish(ctx, r, path)
+	s.o.Drivers.metrics.did(r.Driver, tearsDown.name(isLink(at)), began, err)
 	if err != nil {
-		return fmt.Errorf("kubernetes.io/csi: Unmounter.TearDownAt failed to get CSI client: %w", err)
-	}
-	_, err = call(ctx, c, csipb.NodeClient.NodeUnpublishVolume, &csipb.NodeUnpublishVolumeRequest{VolumeId: r.Handle, TargetPath: s.at.told(path)})
-	if err != nil && !(status.Code(err) == codes.NotFound && !mounted(path)) {
 		return err
 	}
 	if err := s.removed(at, path); err != nil {
@@ -85,6 +85,19 @@ func (s *Volumes) tearDown(ctx context.Context, uid types.UID, at string) error 
 	s.mu.Lock()
 	delete(v.pods, uid)
 	s.mu.Unlock()
+	return nil
+}
+
+// unpublish has the driver undo what it has published at a path.
+func (s *Volumes) unpublish(ctx context.Context, r record, path string) error {
+	c, err := s.o.Drivers.find(r.Driver)
+	if err != nil {
+		return fmt.Errorf("kubernetes.io/csi: Unmounter.TearDownAt failed to get CSI client: %w", err)
+	}
+	_, err = call(ctx, c, csipb.NodeClient.NodeUnpublishVolume, &csipb.NodeUnpublishVolumeRequest{VolumeId: r.Handle, TargetPath: s.at.told(path)})
+	if err != nil && !(status.Code(err) == codes.NotFound && !mounted(path)) {
+		return err
+	}
 	return nil
 }
 
@@ -192,9 +205,14 @@ func (s *Volumes) unstage(ctx context.Context, v *volume) error {
 	v.staged = false
 	s.mu.Unlock()
 	if can.stage() {
-		at := s.at.staging(v.dir)
+		began, at := time.Now(), s.at.staging(v.dir)
 		_, err := call(ctx, c, csipb.NodeClient.NodeUnstageVolume, &csipb.NodeUnstageVolumeRequest{VolumeId: v.handle, StagingTargetPath: s.at.told(at)})
-		if err != nil && !(status.Code(err) == codes.NotFound && !mounted(at)) {
+		if status.Code(err) == codes.NotFound && !mounted(at) {
+			err = nil
+		}
+		_, device := s.at.deviceOf(v.dir)
+		s.o.Drivers.metrics.did(v.driver, unstages.name(device), began, err)
+		if err != nil {
 			return err
 		}
 	}

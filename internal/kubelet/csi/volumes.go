@@ -43,6 +43,7 @@ type Volumes struct {
 		sync.Mutex
 		volumes   map[string]*volume     // by the directory of their records
 		published map[string]publication // what this process has published, by its path
+		wanted    map[wish]time.Time     // since when pods want what they have not got yet
 		changed   map[string]bool        // of what is published at these paths something has changed since Look
 		tokens    map[tokenKey]token     // that drivers were given
 		held      map[string]*held       // what is known of what volumes hold, by the path at which they are published
@@ -55,6 +56,12 @@ type Volumes struct {
 type publication struct {
 	again time.Time // when to publish it anew; zero: never
 	stale bool      // it is to be set up anew, since something about it has changed
+}
+
+// wish is what a pod wants to be published at a path.
+type wish struct {
+	pod  types.UID
+	path string
 }
 
 // volume is a volume that pods want, or that something is left of.
@@ -75,6 +82,7 @@ type volume struct {
 func Open(o Options) (*Volumes, error) {
 	s := &Volumes{o: o, at: layout{o.Root, o.Seen}, wake: make(chan struct{}, 1)}
 	s.mu.volumes, s.mu.published = map[string]*volume{}, map[string]publication{}
+	s.mu.wanted = map[wish]time.Time{}
 	s.mu.changed, s.mu.held, s.mu.tokens = map[string]bool{}, map[string]*held{}, map[tokenKey]token{}
 	if err := os.MkdirAll(s.at.plugins(), 0o750); err != nil {
 		return nil, fmt.Errorf("make directory of plugins: %w", err)
@@ -212,6 +220,11 @@ func (s *Volumes) Want(r *Request) {
 	defer s.mu.Unlock()
 	v := s.volumeLocked(s.home(r), s.record(r))
 	v.wantLocked(r.Pod.UID)
+	w := wish{r.Pod.UID, s.Path(r)}
+	_, has := s.mu.published[w.path]
+	if _, ok := s.mu.wanted[w]; !ok && !has {
+		s.mu.wanted[w] = time.Now()
+	}
 	if r.Attachment == "" && !v.recorded && !v.publishedLocked("") {
 		v.attached = false // it was to be, as long as the cluster did not know its driver
 	}

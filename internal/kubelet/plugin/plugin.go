@@ -54,8 +54,8 @@ const callDeadline = 10 * time.Second
 
 // Dial returns a connection to the program that serves at a socket. It is made when it is
 // first used.
-func Dial(socket string) (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
+func Dial(socket string, with ...grpc.DialOption) (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient("unix:"+socket, append(with, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", socket, err)
 	}

@@ -179,9 +179,7 @@ func (d *driven) setUpOne(waiting context.Context, f found) error {
 			return d.unless(s.Path(f.Request), &volume.MountError{Step: "MountVolume.WaitForAttach", Volume: f.Name(), Device: f.Device(), Err: err})
 		}
 	}
-	began := time.Now()
 	path, err := s.SetUp(d.ctx, f.Request)
-	d.s.metrics.mounted(f.Driver(), began, err)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,6 @@ type metrics struct {
 	synced                               prometheus.Histogram
 	started, startErrors, terminated     *prometheus.CounterVec
 	rejections                           *prometheus.CounterVec
-	mounts                               *prometheus.HistogramVec
 	resizes                              resizes
 }
 
@@ -78,14 +77,10 @@ func newMetrics(reg prometheus.Registerer, s *Set) *metrics {
 		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubelet_admission_rejections_total", Help: "Pods that the node has not taken on, by reason.",
 		}, []string{"reason"}),
-		mounts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "storage_operation_duration_seconds", Help: "Storage operation duration: until a driver has mounted a volume for a pod, or has failed to",
-			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600},
-		}, []string{"volume_plugin", "operation_name", "status", "migrated"}),
 		resizes: newResizes(),
 	}
 	if reg != nil {
-		reg.MustRegister(m.seen, m.starts, m.total, m.sli, m.containers, m.pods, m.podErrors, m.orphans, m.started, m.startErrors, m.terminated, m.mounts, census{s})
+		reg.MustRegister(m.seen, m.starts, m.total, m.sli, m.containers, m.pods, m.podErrors, m.orphans, m.started, m.startErrors, m.terminated, census{s})
 		reg.MustRegister(m.ownUsers, m.ownUsersErrors, m.synced, m.rejections)
 		reg.MustRegister(m.resizes.all()...)
 	}
@@ -133,15 +128,6 @@ func (m *metrics) triedContainer(pod *v1.Pod, name, reason string) {
 // ended counts a container that has ended.
 func (m *metrics) ended(pod *v1.Pod, name string, code int32) {
 	m.terminated.WithLabelValues(kindOf(pod, name), strconv.Itoa(int(code))).Inc()
-}
-
-// mounted counts a volume that a driver has mounted, or could not.
-func (m *metrics) mounted(driver string, began time.Time, err error) {
-	status := "success"
-	if err != nil {
-		status = "fail-unknown"
-	}
-	m.mounts.WithLabelValues("kubernetes.io/csi:"+driver, "volume_mount", status, "false").Observe(time.Since(began).Seconds())
 }
 
 // kindOf is what sort of container one is of a name.

@@ -46,6 +46,7 @@ type memory struct {
 type past struct {
 	phase    phase
 	since    time.Time // of the phase, or of when the pods were told last
+	began    time.Time // of the phase, as far as an attacher is to do something
 	unwanted time.Time // since when; zero: it is wanted
 	awaited  bool
 	news     string // what was told of the attacher's failure
@@ -181,6 +182,7 @@ func (r *reconciler) past(s *subject) map[string]*past {
 	for node := range m.nodes {
 		if is[node] == nil {
 			delete(r.mu.leaving, s.attachment(node))
+			r.measure(s, m.nodes[node], absent)
 		}
 	}
 	r.metrics.count(s, m, len(s.pods), len(s.attachments))
@@ -200,7 +202,8 @@ func (r *reconciler) place(s *subject, name string, has *past, now time.Time) pl
 	a := s.attachments[name]
 	p.phase = phaseOf(a)
 	if has.phase != p.phase {
-		has.phase, has.since = p.phase, now
+		r.measure(s, has, p.phase)
+		has.phase, has.since, has.began = p.phase, now, now
 	}
 	switch p.phase {
 	case absent:
@@ -212,6 +215,11 @@ func (r *reconciler) place(s *subject, name string, has *past, now time.Time) pl
 		}
 	case done:
 		has.news, has.told = "", false
+	case leaving:
+		if e := a.Status.DetachError; e != nil && said(e) != has.news {
+			has.news = said(e)
+			r.metrics.failed(s.driver, detaching, has.began)
+		}
 	}
 	if p.wanted {
 		has.unwanted = time.Time{}
@@ -226,6 +234,18 @@ func (r *reconciler) place(s *subject, name string, has *past, now time.Time) pl
 	}
 	p.silent, p.awaited, p.told = now.Sub(has.since), has.awaited, has.told
 	return p
+}
+
+// measure notes how long it has taken that a volume has come to another phase on a node.
+func (r *reconciler) measure(s *subject, has *past, now phase) {
+	switch {
+	case has.phase == asked && now == done:
+		r.metrics.done(s.driver, attaching, has.began)
+	case has.phase == leaving && now == absent:
+		r.metrics.done(s.driver, detaching, has.began)
+	case has.phase != absent && now == absent: // nobody has held it up
+		r.metrics.done(s.driver, detaching, time.Now())
+	}
 }
 
 func phaseOf(a *storagev1.VolumeAttachment) phase {
@@ -258,9 +278,11 @@ func (r *reconciler) act(ctx context.Context, s *subject, step step, has *past) 
 		r.tellSuccess(s, step.node)
 	case tellFailed:
 		has.news, has.since = said(a.Status.AttachError), time.Now()
+		r.metrics.failed(s.driver, attaching, has.began)
 		r.tellFailure(s, step.node, a.Status.AttachError.Message)
 	case tellSilent:
 		has.since = time.Now()
+		r.metrics.failed(s.driver, attaching, has.began)
 		r.tellFailure(s, step.node, fmt.Sprintf("timed out waiting for external-attacher of %s CSI driver to attach volume %s", s.driver, s.handle))
 	case tellLeaving:
 		has.since = time.Now()

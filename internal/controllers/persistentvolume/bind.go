@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/cache"
@@ -35,6 +36,7 @@ func (b *binder) bind(ctx context.Context, v *corev1.PersistentVolume, c *corev1
 	if err := b.claimBound(ctx, c, v); err != nil {
 		return err
 	}
+	b.ended(claimKey+cache.Key(c.Namespace, c.Name), provisioning)
 	return caughtUp(ctx, b.volumes.Cache, v) // the next claim must not choose it too
 }
 
@@ -66,6 +68,9 @@ func (b *binder) claimBound(ctx context.Context, c *corev1.PersistentVolumeClaim
 		size, ok := v.Spec.Capacity[corev1.ResourceStorage]
 		if !ok {
 			return fmt.Errorf("PersistentVolume %q is without a storage capacity", v.Name)
+		}
+		if before, err := apiresource.ParseQuantity(v.Annotations[claims.PreResizeCapacity]); err == nil {
+			size = before // its file system does not fill it yet
 		}
 		s.Capacity = maps.Clone(s.Capacity)
 		if s.Capacity == nil {

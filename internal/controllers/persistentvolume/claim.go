@@ -125,6 +125,7 @@ func (b *binder) provision(ctx context.Context, c *corev1.PersistentVolumeClaim,
 			return err
 		}
 	}
+	b.begin(claimKey+cache.Key(c.Namespace, c.Name), provisioning, sc.Provisioner)
 	b.events.Event(c, corev1.EventTypeNormal, "ExternalProvisioning", fmt.Sprintf("Waiting for a volume to be created either by the external provisioner '%s' or manually by the system administrator. "+
 		"If volume creation is delayed, please verify that the provisioner is running and correctly registered.", by))
 	return b.pending(ctx, c)

@@ -50,7 +50,7 @@ func New(o Options) *controller.Controller {
 			b := &binder{
 				o: o, events: k.Events, claims: controller.For(k, core.PersistentVolumeClaims), volumes: controller.For(k, core.PersistentVolumes),
 				classes: controller.For(k, storage.StorageClasses), pods: controller.For(k, core.Pods), told: client.For(k.Transport(), core.Events),
-				metrics: controller.OwnMetrics(k, newMetrics), recycling: map[string]*recycling{},
+				metrics: controller.OwnMetrics(k, newMetrics), recycling: map[string]*recycling{}, begun: map[string]begun{},
 			}
 			b.metrics.binder.Store(b)
 			return b.reconcile
@@ -69,6 +69,7 @@ type binder struct {
 	told    client.Client[*corev1.Event]
 	metrics *metrics
 
+	begun     map[string]begun      // what provisioners are to do, by key; the one worker's
 	recycling map[string]*recycling // volumes that are being emptied, by name; the one worker's
 }
 
@@ -81,12 +82,14 @@ func (b *binder) reconcile(ctx context.Context, key string) (controller.Next, er
 			return controller.Done, err
 		}
 		delete(b.recycling, name)
+		b.ended(key, deleting)
 		return controller.Done, nil
 	}
 	namespace, name, _ := strings.Cut(strings.TrimPrefix(key, claimKey), "/")
 	if c, ok := b.claims.Get(namespace, name); ok {
 		return controller.Done, b.claim(ctx, c)
 	}
+	delete(b.begun, key)
 	return controller.Done, nil
 }
 

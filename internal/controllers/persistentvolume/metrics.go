@@ -3,6 +3,7 @@ package persistentvolume
 import (
 	"cmp"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -13,8 +14,8 @@ import (
 	"github.com/kemudi/kemudi/internal/api/core/csi"
 )
 
-// metrics show what volumes and claims there are, counted when somebody asks, and count the claims that
-// have got a class after they were made. All have upstream's names.
+// metrics show what volumes and claims there are, counted when somebody asks, count the claims that
+// have got a class after they were made, and say how long provisioners take. All have upstream's names.
 type metrics struct {
 	binder atomic.Pointer[binder] // once the controller runs
 
@@ -22,6 +23,19 @@ type metrics struct {
 	boundVolumes, freeVolumes  *prometheus.Desc
 	boundClaims, unboundClaims *prometheus.Desc
 	classed, couldNotBeClassed prometheus.Counter
+	whole                      *prometheus.HistogramVec
+}
+
+// operations of provisioners that are measured.
+const (
+	provisioning = "provision"
+	deleting     = "delete"
+)
+
+// begun is what a provisioner is to do about a claim, or a volume, and since when.
+type begun struct {
+	operation, provisioner string
+	since                  time.Time
 }
 
 var _ prometheus.Collector = (*metrics)(nil)
@@ -40,8 +54,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		couldNotBeClassed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "retroactive_storageclass_errors_total", Help: "Times that giving a claim the default class afterwards has failed.",
 		}),
+		whole: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "volume_operation_total_seconds", Help: "Total volume operation time: until a claim has a volume that is made for it, or a volume is gone that its claim has left",
+			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600},
+		}, []string{"plugin_name", "operation_name"}),
 	}
-	reg.MustRegister(m, m.classed, m.couldNotBeClassed)
+	reg.MustRegister(m, m.classed, m.couldNotBeClassed, m.whole)
 	return m
 }
 
@@ -52,6 +70,21 @@ func (m *metrics) gaveClass(err error) {
 		return
 	}
 	m.classed.Inc()
+}
+
+// begin notes that a provisioner is to do something about the claim or volume of a key, unless it is about to.
+func (b *binder) begin(key, operation, provisioner string) {
+	if b.begun[key].operation != operation {
+		b.begun[key] = begun{operation, cmp.Or(provisioner, "N/A"), time.Now()}
+	}
+}
+
+// ended measures what was to be done, if it was this.
+func (b *binder) ended(key, operation string) {
+	if o := b.begun[key]; o.operation == operation {
+		b.metrics.whole.WithLabelValues(o.provisioner, operation).Observe(time.Since(o.since).Seconds())
+	}
+	delete(b.begun, key)
 }
 
 // Describe is part of prometheus.Collector.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/api/core/csi"
@@ -75,6 +77,8 @@ func (b *binder) release(ctx context.Context, v *corev1.PersistentVolume) (contr
 		if why := undeletable(v); why != "" {
 			return controller.Done, b.markFailed(ctx, v, "VolumeFailedDelete", why)
 		}
+		sc, _ := b.classes.Get("", v.Spec.StorageClassName)
+		b.begin(volumeKey+v.Name, deleting, ptr.Deref(sc, storagev1.StorageClass{}).Provisioner)
 		return controller.Done, nil // who has made it deletes it
 	case corev1.PersistentVolumeReclaimRecycle:
 		return b.recycle(ctx, v)

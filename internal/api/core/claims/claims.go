@@ -22,6 +22,8 @@ const (
 	ProvisionedBy = "pv.kubernetes.io/provisioned-by"
 	// Resizer, on a claim: who is to make the volume grow.
 	Resizer = "volume.kubernetes.io/storage-resizer"
+	// PreResizeCapacity, on a volume: how large it is for its claim as long as its file system does not fill it.
+	PreResizeCapacity = "volume.alpha.kubernetes.io/pre-resize-capacity"
 	// MigratedTo, on both: the CSI driver that stands in for what was built in once.
 	MigratedTo = "pv.kubernetes.io/migrated-to"
 )

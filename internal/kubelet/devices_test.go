@@ -23,6 +23,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
 	podsapi "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 	"sigs.k8s.io/yaml"
 
@@ -424,6 +425,22 @@ func TestMonitorsAreToldWhoHasWhichDevices(t *testing.T) {
 	const want = "default/p/s: example.com/gpu=[a]\ndefault/p/c: example.com/gpu=[b]\ndefault/p/d:\nexample.com/gpu=[a]\nexample.com/gpu=[b]\n"
 	if got := n.listed(); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	conn, err := grpc.NewClient("unix:"+filepath.Join(n.root, "pod-resources", "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	older, err := v1alpha1.NewPodResourcesListerClient(conn).List(t.Context(), &v1alpha1.ListPodResourcesRequest{})
+	if err != nil || len(older.PodResources) != 1 {
+		t.Fatalf("a monitor that speaks v1alpha1: got %v, %v, want one pod", older, err)
+	}
+	p := older.PodResources[0]
+	if len(p.Containers) != 2 || p.Name != "p" || p.Namespace != "default" || p.Containers[0].Name != "c" || p.Containers[1].Name != "d" || len(p.Containers[1].Devices) != 0 {
+		t.Fatalf("a monitor that speaks v1alpha1: got %v, want containers c and d of default/p", p)
+	}
+	if d := p.Containers[0].Devices; len(d) != 1 || d[0].ResourceName != testGPU || fmt.Sprint(d[0].DeviceIds) != "[b]" {
+		t.Errorf("a monitor that speaks v1alpha1: got %v of container c, want device b", d)
 	}
 }
 

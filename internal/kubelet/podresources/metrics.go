@@ -2,8 +2,11 @@ package podresources
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// version is that of the API that is served.
-const version = "v1"
+// The versions of the API that are served.
+const (
+	version      = "v1"
+	olderVersion = "v1alpha1"
+)
 
 // metrics have upstream's names.
 type metrics struct{ all, list, get, getErrors, allocatable *prometheus.CounterVec }
@@ -36,8 +39,8 @@ func newMetrics(reg *prometheus.Registry) *metrics {
 	return m
 }
 
-// asked counts a request.
-func (m *metrics) asked(which *prometheus.CounterVec) {
+// asked counts a request of a version.
+func (m *metrics) asked(which *prometheus.CounterVec, version string) {
 	m.all.WithLabelValues(version).Inc()
 	which.WithLabelValues(version).Inc()
 }

@@ -13,8 +13,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/flowcontrol"
 	podapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
 	"k8s.io/utils/cpuset"
 
 	"github.com/kemudi/kemudi/internal/api/core"
@@ -57,14 +61,32 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for questions about pod resources: %w", err)
 	}
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.UnaryInterceptor(limited()))
 	podapi.RegisterPodResourcesListerServer(server, s)
+	v1alpha1.RegisterPodResourcesListerServer(server, older{s: s})
 	return plugin.Serve(ctx, server, l)
+}
+
+// How often monitors may ask, all of them together, in a second and at once: as much as of a kubelet.
+const (
+	questions = 100
+	burst     = 10
+)
+
+// limited refuses questions that come too fast.
+func limited() grpc.UnaryServerInterceptor {
+	left := flowcontrol.NewTokenBucketPassiveRateLimiter(questions, burst)
+	return func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		if !left.TryAccept() {
+			return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
+		}
+		return next(ctx, r)
+	}
 }
 
 // List tells of all pods that have not finished.
 func (s *Server) List(context.Context, *podapi.ListPodResourcesRequest) (*podapi.ListPodResourcesResponse, error) {
-	s.metrics.asked(s.metrics.list)
+	s.metrics.asked(s.metrics.list, version)
 	out := &podapi.ListPodResourcesResponse{}
 	for _, p := range s.pods() {
 		out.PodResources = append(out.PodResources, s.resourcesOf(p))
@@ -74,7 +96,7 @@ func (s *Server) List(context.Context, *podapi.ListPodResourcesRequest) (*podapi
 
 // Get tells of one pod.
 func (s *Server) Get(_ context.Context, r *podapi.GetPodResourcesRequest) (*podapi.GetPodResourcesResponse, error) {
-	s.metrics.asked(s.metrics.get)
+	s.metrics.asked(s.metrics.get, version)
 	for _, p := range s.pods() {
 		if p.Name == r.PodName && p.Namespace == r.PodNamespace {
 			return &podapi.GetPodResourcesResponse{PodResources: s.resourcesOf(p)}, nil
@@ -86,7 +108,7 @@ func (s *Server) Get(_ context.Context, r *podapi.GetPodResourcesRequest) (*poda
 
 // GetAllocatableResources tells which devices, processors and memory pods can have, or have.
 func (s *Server) GetAllocatableResources(context.Context, *podapi.AllocatableResourcesRequest) (*podapi.AllocatableResourcesResponse, error) {
-	s.metrics.asked(s.metrics.allocatable)
+	s.metrics.asked(s.metrics.allocatable, version)
 	return &podapi.AllocatableResourcesResponse{
 		Devices: messages(s.o.Pins.Devices.Allocatable()), CpuIds: ids(s.o.Pins.CPUs.Allocatable()), Memory: parts(s.o.Pins.Memory.Allocatable()),
 	}, nil

@@ -20,6 +20,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/runtime"
 	"github.com/kemudi/kemudi/internal/kubelet/server"
 	"github.com/kemudi/kemudi/internal/kubelet/static"
+	"github.com/kemudi/kemudi/internal/kubelet/volume"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -36,6 +37,7 @@ type Agent struct {
 	cache   client.Reader[*v1.Pod] // of the pods of this node at least
 	running chan struct{}          // closed when pods are being run
 	unheard unheard
+	swap    int64 // that the machine has, in bytes
 
 	registry *prometheus.Registry
 }
@@ -80,11 +82,22 @@ func (a *Agent) Run(ctx context.Context) error {
 	return errors.Join(g.Wait(), a.pods.Runner.Disk.Close())
 }
 
+// swapped says what is wrong with a machine that has so many bytes of swap, for volumes in memory which stay there or may not.
+func swapped(swap int64, stay bool) string {
+	if swap == 0 || stay {
+		return ""
+	}
+	return "The tmpfs noswap option is not supported. Memory-backed volumes (e.g. secrets, emptyDirs, etc.) might be swapped to disk and should no longer be considered secure."
+}
+
 // heartbeat keeps the node in the API.
 func (a *Agent) heartbeat(ctx context.Context) error {
 	if a.pods.Runner.Disk != nil {
 		if wrong := cri.ResolvUnfit(a.o.ResolvConf, a.o.ClusterDomain, os.ReadFile); wrong != "" {
 			a.o.Events.Event(a.node.Self(), v1.EventTypeWarning, "CheckLimitsForResolvConf", wrong)
+		}
+		if wrong := swapped(a.swap, volume.StaysInMemory()); wrong != "" {
+			a.o.Events.Event(a.node.Self(), v1.EventTypeWarning, "PossibleMemoryBackedVolumesOnDisk", wrong)
 		}
 	}
 	r := a.watch.Identity

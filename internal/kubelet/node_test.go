@@ -32,6 +32,19 @@ func (n *testNode) node() *v1.Node {
 	return node
 }
 
+func TestPeopleAreToldOfSecretsThatMayBeSwapped(t *testing.T) {
+	const told = "The tmpfs noswap option is not supported. Memory-backed volumes (e.g. secrets, emptyDirs, etc.) might be swapped to disk and should no longer be considered secure."
+	for _, c := range []struct {
+		swap int64
+		stay bool
+		want string
+	}{{0, false, ""}, {1 << 30, true, ""}, {1 << 30, false, told}} {
+		if got := swapped(c.swap, c.stay); got != c.want {
+			t.Errorf("%d bytes of swap, volumes that stay in memory %v: got %q, want %q", c.swap, c.stay, got, c.want)
+		}
+	}
+}
+
 func TestNodeRegistersWithWhatItWasTold(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{}), with: func(o *Options) {

@@ -68,6 +68,7 @@ func wire(o Options) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.swap = f.machine.Swap
 	puller, err := newPuller(&o)
 	if err != nil {
 		return nil, err

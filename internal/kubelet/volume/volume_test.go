@@ -279,8 +279,12 @@ volumes:
 		t.Errorf("token: owner %d (%v), want 1000", st.Uid, err)
 	}
 	for _, dir := range []string{s, api} {
-		if mounted, err := mountinfo.Mounted(dir); err != nil || !mounted {
-			t.Errorf("%s is not in memory (%v)", dir, err)
+		mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(dir))
+		if err != nil || len(mounts) != 1 || mounts[0].FSType != "tmpfs" {
+			t.Fatalf("%s is not in memory (%v)", dir, err)
+		}
+		if got, want := slices.Contains(strings.Split(mounts[0].VFSOptions, ","), "noswap"), StaysInMemory(); got != want {
+			t.Errorf("%s is kept from being swapped: got %v, want %v: %s", dir, got, want, mounts[0].VFSOptions)
 		}
 	}
 	prepare(t, m, pod, src)

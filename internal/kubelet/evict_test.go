@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -243,6 +244,45 @@ func TestPodsGoInTheirOwnTimeWhenASoftThresholdHasBeenPassedForAWhile(t *testing
 		evicted(t, n, p, "The node was low on resource: memory. Threshold quantity: 500Mi, available: 300Mi. Container c was using 4Mi, request is 0, has larger consumption of memory. ")
 		if p := n.after(9*time.Second, "b"); p.Status.Phase != v1.PodFailed {
 			t.Errorf("the next one, which has less time for itself: got %s", p.Status.Phase)
+		}
+	})
+}
+
+func TestNobodyElseGoesWhileAPodHasTimeToEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		m := &meter{node: evict.Readings{evict.MemoryAvailable: {Available: 1 << 30, Capacity: 8 << 30}}}
+		n, broken := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{Program: deaf})}, new(atomic.Bool)
+		n.with = func(o *Options) {
+			o.Runtime = stubborn{n.cri, broken}
+			o.fake.gauges = m
+			if err := errors.Join(o.Settings.Soft.Thresholds.Set("memory.available<500Mi"), o.Settings.Soft.Grace.Set("memory.available=30s")); err != nil {
+				t.Error(err)
+			}
+			o.Settings.Soft.MaxPodGrace = 100
+		}
+		n.run()
+		defer func() { n.end() }()
+		createPod(t, n.api, "a", `{terminationGracePeriodSeconds: 100, containers: [{name: c, image: x}]}`)
+		createPod(t, n.api, "b", `{terminationGracePeriodSeconds: 1, containers: [{name: c, image: x, resources: {requests: {memory: 100Mi}}}]}`)
+		n.pod("a")
+		broken.Store(true)
+		m.set(func() { m.node = evict.Readings{evict.MemoryAvailable: {Available: 300 << 20, Capacity: 8 << 30}} })
+		n.after(40*time.Second, "a") // it is told to end
+		if p := n.after(130*time.Second, "b"); p.Status.Phase != v1.PodRunning {
+			t.Errorf("while the one before has time, and the runtime half as much again: b is %s", p.Status.Phase)
+		}
+		overdue := func() bool {
+			return slices.Contains(n.api.TakeEvents(), "a Warning ExceededGracePeriod: Container runtime did not kill the pod within specified grace period.")
+		}
+		if overdue() {
+			t.Error("before its time is up the pod is said to be overdue")
+		}
+		if p := n.after(30*time.Second, "a"); !overdue() {
+			t.Errorf("the runtime does not end it: no event of that, and the pod is %s", p.Status.Phase)
+		}
+		broken.Store(false)
+		if p := n.after(10*time.Minute, "a"); p.Status.Reason != "Evicted" {
+			t.Errorf("when the runtime works again: got %s %s", p.Status.Phase, p.Status.Reason)
 		}
 	})
 }

@@ -203,7 +203,7 @@ func (x *Actor) leave() {
 // begin starts an action; its outcome comes back as a post.
 func (x *Actor) begin(act podstep.Action) {
 	switch act.Op {
-	case podstep.BackOffEvent, podstep.DeadlineEvent, podstep.EvictedEvent:
+	case podstep.BackOffEvent, podstep.DeadlineEvent, podstep.EvictedEvent, podstep.OverdueEvent:
 		x.reportOnce(act)
 		return
 	case podstep.KillContainer:
@@ -247,6 +247,8 @@ func (x *Actor) reportOnce(act podstep.Action) {
 		} else {
 			x.evictedEvent(act.Message)
 		}
+	case podstep.OverdueEvent:
+		x.event("", v1.EventTypeWarning, "ExceededGracePeriod", act.Message)
 	}
 	x.reported[act.ID] = true
 }

@@ -445,7 +445,7 @@ func (w *world) step() string {
 				w.d.Pod.Status = r.Status
 				wrote = true
 				continue
-			case BackOffEvent, DeadlineEvent, EvictedEvent:
+			case BackOffEvent, DeadlineEvent, EvictedEvent, OverdueEvent:
 				continue
 			case RefreshVolumes:
 				w.o.Volumes.Stale = false

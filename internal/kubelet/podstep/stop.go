@@ -157,6 +157,7 @@ func (s *step) stopped() bool {
 // stop brings the pod down: its app containers together, then its sidecars,
 // the last one first, then the sandboxes, then the rest.
 func (s *step) stop() {
+	s.overdue()
 	if s.starting() {
 		return // what it makes must be known before it can be undone
 	}
@@ -176,6 +177,30 @@ func (s *step) stop() {
 			s.do(Action{Op: RemoveSandbox, ID: s.o.Sandboxes[i].ID})
 		}
 	}
+}
+
+// leastOverdue is how long the runtime has at least to end what the node does without.
+const leastOverdue = 10 * time.Second
+
+// Patience is how long a pod that has so many seconds to end may take for it, all in all.
+func Patience(grace int64) time.Duration {
+	return max(time.Duration(grace)*time.Second*3/2, leastOverdue)
+}
+
+// overdue tells the user when a pod that the node does without is there for longer than it may be.
+func (s *step) overdue() {
+	if s.evict == nil || s.stopped() {
+		return
+	}
+	since := s.o.EndingSince
+	if since.IsZero() {
+		since = s.now
+	}
+	if until := since.Add(Patience(s.graceSeconds(s.ending.grace))); s.now.Before(until) {
+		s.wakeAt(until)
+		return
+	}
+	s.do(Action{Op: OverdueEvent, ID: "overdue", Message: "Container runtime did not kill the pod within specified grace period."})
 }
 
 // starting reports whether a sandbox is being made.

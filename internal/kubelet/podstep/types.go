@@ -276,6 +276,7 @@ const (
 	BackOffEvent    Op = "back-off"      // Container, ID, Message: tell once per ID
 	DeadlineEvent   Op = "deadline"      // ID, Message: tell once per ID
 	EvictedEvent    Op = "evicted"       // ID, Message: tell once per ID
+	OverdueEvent    Op = "overdue"       // ID, Message: tell once per ID
 )
 
 // RetryAfter is how long an action of the kind is held back that has failed so many

@@ -26,7 +26,7 @@ const (
 	// pressureInterval is how often the node is looked at: neither a file system
 	// nor, everywhere, the kernel tells that little is left.
 	pressureInterval = 10 * time.Second
-	// evictionWait is how long the next pod to go waits for the one before.
+	// evictionWait is how long the next pod to go waits for the one before at least.
 	evictionWait = 30 * time.Second
 )
 
@@ -129,7 +129,7 @@ func (w *Watch) evictPod(ctx context.Context, uid types.UID, e podstep.Eviction)
 	select {
 	case <-left:
 		return true
-	case <-time.After(evictionWait):
+	case <-time.After(max(evictionWait, podstep.Patience(*e.Grace))):
 	case <-ctx.Done():
 	}
 	return false

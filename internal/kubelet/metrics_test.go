@@ -49,7 +49,7 @@ func TestAgentTellsOfPodsAndRequests(t *testing.T) {
 		createPod(t, n.api, "done", `{restartPolicy: Never, containers: [{name: a, image: x, command: ["true"]}]}`)
 		n.pod("done")
 		n.tells("/metrics",
-			`kubelet_node_name\{node="n1"\} 1`, `kubelet_running_pods [12]`, `kubelet_running_containers\{container_state="running"\} 2`,
+			`kubernetes_feature_enabled\{name="KubeletTracing",stage=""\} 1`, `kubelet_node_name\{node="n1"\} 1`, `kubelet_running_pods [12]`, `kubelet_running_containers\{container_state="running"\} 2`,
 			`kubelet_desired_pods\{static=""\} 2`, `kubelet_desired_pods\{static="true"\} 0`, `kubelet_active_pods\{static=""\} 1`, `kubelet_mirror_pods 0`,
 			`kubelet_started_pods_total 2`, `kubelet_started_pods_errors_total 0`, `kubelet_started_containers_total\{container_type="container"\} 3`,
 			`kubelet_started_containers_total\{container_type="init_container"\} 1`, `kubelet_pod_start_duration_seconds_count 2`,

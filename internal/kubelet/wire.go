@@ -13,6 +13,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/features"
 	"github.com/kemudi/kemudi/internal/kubelet/admit"
 	"github.com/kemudi/kemudi/internal/kubelet/backoff"
 	"github.com/kemudi/kemudi/internal/kubelet/container"
@@ -59,6 +60,7 @@ func New(o Options) (*Agent, error) {
 // wire makes the parts of an agent and joins them.
 func wire(o Options) (*Agent, error) {
 	a := &Agent{o: o, running: make(chan struct{}), registry: obs.NewRegistry(), cache: client.Cached(o.Transport, core.Pods, "spec.nodeName="+o.NodeName)}
+	a.registry.MustRegister(features.Metrics{})
 	a.watch = &runtime.Watch{
 		Client: o.Runtime, Log: o.Log, Wanted: a.running, Metrics: runtime.NewMetrics(a.registry),
 		Event: func(e *runtimeapi.ContainerEventResponse) { a.pods.Deliver(e) },

@@ -19,6 +19,7 @@ import (
 	"github.com/kemudi/kemudi/internal/api"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/client/https"
+	"github.com/kemudi/kemudi/internal/features"
 	"github.com/kemudi/kemudi/internal/obs"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/scavenge"
@@ -88,7 +89,7 @@ func newProcess(name string, a API, log *slog.Logger) (*process, error) {
 		return nil, fmt.Errorf("find this machine's name: %w", err)
 	}
 	p := &process{name: name, host: host, level: level, registry: obs.NewRegistry(), health: &obs.Health{Log: log}, log: log}
-	p.registry.MustRegister(obs.VersionInfo(level))
+	p.registry.MustRegister(obs.VersionInfo(level), features.Metrics{})
 	if p.config, err = a.config(name); err != nil {
 		return nil, err
 	}

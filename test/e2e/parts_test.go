@@ -240,6 +240,7 @@ func (a *apart) tellOfThemselves(t *testing.T) {
 	for port, conf := range map[string]string{"10257": "controller-manager.conf", "10259": "scheduler.conf"} {
 		a.tells(t, "https://127.0.0.1:"+port+"/statusz", "\nPaths: /configz /debug /flagz /healthz /livez /metrics /readyz /statusz\n")
 		a.tells(t, "https://127.0.0.1:"+port+"/flagz", "\nkubeconfig="+a.file(conf)+"\n")
+		a.tells(t, "https://127.0.0.1:"+port+"/metrics", "\nkubernetes_feature_enabled{")
 	}
 }
 
@@ -414,7 +415,6 @@ func TestPartsAloneMakeACluster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.answers(t, http.StatusOK, "https://127.0.0.1:"+port+"/metrics", &master)
 		a.answers(t, http.StatusOK, "https://127.0.0.1:"+port+"/configz", &master)
 	}
 

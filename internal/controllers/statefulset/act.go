@@ -11,15 +11,16 @@ import (
 	"github.com/kemudi/kemudi/internal/workload"
 )
 
-// act carries a plan out. What is removed for the sake of others is removed only if
-// all else could be done.
+// act carries a plan out. Pods that are too many go first, whatever comes of the rest: a quota
+// may have no room for others before. What is removed for the sake of others is removed only
+// if all else could be done.
 func (r *reconciler) act(ctx context.Context, v *view, p plan) error {
 	for i := range p.care {
 		if err := r.care(ctx, v, &p.care[i]); err != nil {
 			return err
 		}
 	}
-	err := errors.Join(r.create(ctx, v, p.create), r.remove(ctx, v, p.replace))
+	err := errors.Join(r.remove(ctx, v, p.excess), r.create(ctx, v, p.create), r.remove(ctx, v, p.replace))
 	if err != nil {
 		return err
 	}

@@ -31,6 +31,7 @@ type view struct {
 // plan is what to do next.
 type plan struct {
 	care    []care        // comes first: pods that lack something of their own
+	excess  []*corev1.Pod // are too many: they make room for those that are to be made
 	create  []int         // numbers to make a pod for, lowest first
 	replace []*corev1.Pod // have ended, and go for that
 	remove  []*corev1.Pod // go if all else could be done
@@ -66,7 +67,11 @@ func (v *view) ordered() bool { return v.set.Spec.PodManagementPolicy != appsv1.
 // then replace those of another revision, highest first.
 func (v *view) next() plan {
 	var p plan
-	if v.keep(&p) && v.shrink(&p) && v.set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
+	kept := v.keep(&p)
+	if !kept && v.ordered() {
+		return p
+	}
+	if v.shrink(&p) && kept && v.set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
 		if v.ordered() {
 			v.roll(&p)
 		} else {
@@ -209,7 +214,7 @@ func (v *view) shrink(p *plan) bool {
 		case v.ordered() && pod != lowest && !v.well(pod) && !core.PodTerminal(pod):
 			return false
 		}
-		p.remove = append(p.remove, pod)
+		p.excess = append(p.excess, pod)
 		if v.ordered() {
 			return false
 		}

@@ -218,6 +218,9 @@ func showPlan(v *view, p plan) string {
 			out = append(out, fmt.Sprintf("mend %d", c.number))
 		}
 	}
+	for _, pod := range p.excess {
+		out = append(out, "remove "+strings.TrimPrefix(pod.Name, "web-"))
+	}
 	for _, n := range p.create {
 		out = append(out, fmt.Sprintf("create %d %s", n, v.revision(n)))
 	}

@@ -365,6 +365,7 @@ func (s *server) serve(sg *stages, st state) error {
 		s.seats.wake()
 	}
 	g.Go("other servers", s.attend)
+	g.Go("what is published", s.keep)
 	g.Go("leave other servers", func(ctx context.Context) error {
 		<-ctx.Done()
 		s.plane.Leave()

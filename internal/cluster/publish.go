@@ -106,6 +106,35 @@ func (s *server) attend(ctx context.Context) error {
 	})
 }
 
+// keep publishes again what somebody has deleted of the service "kubernetes" and its endpoints, until ctx ends:
+// without them no pod finds the API. What somebody changes in them stays so until servers come or go: two servers
+// that see different ones for a moment would otherwise answer each other's writes.
+func (s *server) keep(ctx context.Context) error {
+	g := task.NewGroup(ctx)
+	for _, d := range []*resource.Def{core.Services.Def, core.Endpoints.Def, discovery.EndpointSlices.Def} {
+		c := s.plane.Admin().Cache(d, "")
+		g.Go("keep "+d.Plural, func(ctx context.Context) error {
+			return c.Each(ctx, cache.FollowOptions{Namespace: metav1.NamespaceDefault}, func([]cache.Delta) error {
+				wait := task.Backoff{Initial: 20 * time.Millisecond, Max: 10 * time.Second, Jitter: 0.5}
+				for c.Get(cache.Key(metav1.NamespaceDefault, "kubernetes")) == nil {
+					err := s.publish(ctx)
+					if err == nil {
+						return nil
+					}
+					if ctx.Err() == nil {
+						s.o.Logger.Warn("make the API known within the cluster again", "err", err)
+					}
+					if task.Sleep(ctx, wait.Next()) != nil {
+						return nil
+					}
+				}
+				return nil
+			})
+		})
+	}
+	return g.Wait()
+}
+
 // publishServers says where the servers are that live.
 func (s *server) publishServers(ctx context.Context) error {
 	s.telling.Lock()

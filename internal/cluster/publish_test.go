@@ -94,6 +94,7 @@ func newPublisher(t *testing.T, st store.Store, address string, first *publisher
 	}
 	t.Cleanup(p.stop)
 	over.Go("other servers", p.attend)
+	over.Go("what is published", p.keep)
 	return p
 }
 
@@ -230,6 +231,38 @@ func TestServerWithOtherSettingsThanTheOthersDoesNotStart(t *testing.T) {
 		time.Sleep(time.Second)
 		if err := b.publish(t.Context()); err != nil {
 			t.Errorf("when it is alone: %v", err)
+		}
+	})
+}
+
+func TestWhatPodsFindTheAPIByComesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPublisher(t, mem.New(mem.Options{}), "10.0.0.1", nil)
+		if err := p.publish(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		const want = "10.0.0.1:6443, joined at 10.0.0.1:6443"
+		p.soon(want)
+		api := p.plane.Admin()
+		services := client.For(api, core.Services)
+		was, err := services.Get(t.Context(), "default", "kubernetes")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, remove := range map[string]func(ctx context.Context, namespace, name string, o metav1.DeleteOptions) error{
+			"service": services.Delete, "endpoints": client.For(api, core.Endpoints).Delete, "slice": client.For(api, discovery.EndpointSlices).Delete,
+		} {
+			if err := remove(t.Context(), "default", "kubernetes", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait() // no time passes
+			if got := p.shows(); got != want {
+				t.Errorf("after the %s was deleted: got %s, want %s", what, got, want)
+			}
+		}
+		is, err := services.Get(t.Context(), "default", "kubernetes")
+		if err != nil || is.UID == was.UID || is.Spec.ClusterIP != was.Spec.ClusterIP {
+			t.Errorf("got service %+v, %v, want another one at the address %s", is, err, was.Spec.ClusterIP)
 		}
 	})
 }

@@ -516,6 +516,46 @@ func TestPodIsToldOfALocalVolumeThatBelongsToAnotherGroup(t *testing.T) {
 	n.running("two")
 }
 
+func TestVolumeIsLeftByItsAttachmentWhenItsDriverAttachesNothingAnyMore(t *testing.T) {
+	n := newDiskNode(t)
+	d, _ := n.driver(csipb.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME)
+	n.shows(1)
+	n.volume("Filesystem")
+	apitest.CreatePod(t, n.api, "web", podWithDisk)
+	n.attach()
+	n.running("web")
+	d.TakeCalls()
+	made(n, storage.CSIDrivers, &storagev1.CSIDriver{}, "metadata: {name: "+diskDriver+"}\nspec: {attachRequired: false}")
+	unused := func() {
+		t.Helper()
+		wait.Until(t, func() error {
+			node, err := client.For(n.api, core.Nodes).Get(t.Context(), "", "n1")
+			if err == nil && len(node.Status.VolumesInUse) > 0 {
+				err = fmt.Errorf("in use: %q", node.Status.VolumesInUse)
+			}
+			return err
+		})
+	}
+	unused()
+	n.end()
+	n.run() // another agent hears of it, too
+	n.running("web")
+	unused()
+	if got := d.TakeCalls(); slices.ContainsFunc(got, func(call string) bool { return strings.HasPrefix(call, "Un") }) {
+		t.Errorf("got calls %q", got)
+	}
+	apitest.DeletePod(t, n.api, "web", 0)
+	n.gone("web")
+	var got []string
+	wait.Until(t, func() error {
+		if got = append(got, d.TakeCalls()...); !slices.Contains(got, "Unstage vol-1") {
+			return fmt.Errorf("got calls %q", got)
+		}
+		return nil
+	})
+	unused()
+}
+
 func TestPodGetsADevice(t *testing.T) {
 	n := newDiskNode(t)
 	d, _ := n.driver()

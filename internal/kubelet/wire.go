@@ -167,7 +167,7 @@ func (a *Agent) partsWith(gauges pressure.Gauges) []part {
 		volumes := &localvolume.Collector{Node: o.NodeName, Transport: o.Transport, Erase: runner.Disk.Volumes.Erase, Log: o.Log}
 		list = append(list, part{"log rotation", runner.Disk.Logs.Run}, part{"image garbage collection", collector.Run}, part{"local volumes", volumes.Run})
 		list = append(list, part{"volumes of drivers", runner.Disk.Driven.Run}, part{"drivers", func(ctx context.Context) error {
-			return a.drivers.Run(ctx, a.pods.DriverCame, runner.Objects.FollowCSIDriver)
+			return a.drivers.Run(ctx, a.pods.DriverCame, runner.Disk.Driven.Hearing(runner.Objects.FollowCSIDriver))
 		}})
 	}
 	return list

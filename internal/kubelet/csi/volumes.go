@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/api/core/csi"
+	"github.com/kemudi/kemudi/internal/api/storage"
 )
 
 // Options of Volumes. All are required.
@@ -48,6 +49,7 @@ type Volumes struct {
 		tokens    map[tokenKey]token     // that drivers were given
 		held      map[string]*held       // what is known of what volumes hold, by the path at which they are published
 		asked     []*held                // those that Run is to measure
+		detached  map[string]bool        // drivers that attach nothing, whatever they did when their volumes were attached
 		inUse     []v1.UniqueVolumeName
 	}
 }
@@ -82,7 +84,7 @@ type volume struct {
 func Open(o Options) (*Volumes, error) {
 	s := &Volumes{o: o, at: layout{o.Root, o.Seen}, wake: make(chan struct{}, 1)}
 	s.mu.volumes, s.mu.published = map[string]*volume{}, map[string]publication{}
-	s.mu.wanted = map[wish]time.Time{}
+	s.mu.wanted, s.mu.detached = map[wish]time.Time{}, map[string]bool{}
 	s.mu.changed, s.mu.held, s.mu.tokens = map[string]bool{}, map[string]*held{}, map[tokenKey]token{}
 	if err := os.MkdirAll(s.at.plugins(), 0o750); err != nil {
 		return nil, fmt.Errorf("make directory of plugins: %w", err)
@@ -163,7 +165,7 @@ func (s *Volumes) toldLocked() {
 		switch {
 		case len(v.pods) == 0 && !v.recorded:
 			delete(s.mu.volumes, dir)
-		case v.attached:
+		case v.attached && !s.mu.detached[v.driver]:
 			now = append(now, csi.Name(v.driver, v.handle))
 		}
 	}
@@ -227,6 +229,27 @@ func (s *Volumes) Want(r *Request) {
 	}
 	if r.Attachment == "" && !v.recorded && !v.publishedLocked("") {
 		v.attached = false // it was to be, as long as the cluster did not know its driver
+	}
+	s.toldLocked()
+}
+
+// Hearing is follow, of which the volumes hear as well.
+func (s *Volumes) Hearing(follow Follow) Follow {
+	return func(ctx context.Context, driver string, tell func(*storagev1.CSIDriver)) error {
+		return follow(ctx, driver, func(about *storagev1.CSIDriver) {
+			s.heard(driver, about)
+			tell(about)
+		})
+	}
+}
+
+// heard notes what the cluster knows of a driver. Of one that attaches nothing any more no volume is in use: attachments of earlier
+// may go, under pods that go on with what is mounted.
+func (s *Volumes) heard(driver string, about *storagev1.CSIDriver) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.detached[driver] = true; storage.Attaches(about) {
+		delete(s.mu.detached, driver)
 	}
 	s.toldLocked()
 }

@@ -25,7 +25,8 @@ type Part struct {
 
 // SubPath makes a part of a volume available and returns where. The part is
 // bound by its file handle, so that a link that a container puts in its place
-// meanwhile leads nowhere (V4). A part that does not exist becomes a directory.
+// meanwhile leads nowhere (V4). A part that does not exist becomes a directory. What has failed is said
+// without why, which would tell of the machine's files; the log has that.
 func (m *Manager) SubPath(pod *v1.Pod, p Part) (string, error) {
 	v, container, part := p.Volume, p.Container, p.Path
 	if filepath.IsAbs(part) {
@@ -38,19 +39,27 @@ func (m *Manager) SubPath(pod *v1.Pod, p Part) (string, error) {
 	if source == "" {
 		return "", fmt.Errorf("volume %s has no path on the node", v.Name)
 	}
-	root, err := os.OpenRoot(source)
-	if err != nil {
-		return "", fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", v.Name, container, err)
-	}
-	defer root.Close()
 	target := filepath.Join(m.PodDir(pod.UID), "volume-subpaths", v.Name, container, strconv.Itoa(p.Mount))
-	if err := bindPart(root, filepath.Clean(part), target); err != nil {
-		return "", fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", v.Name, container, err)
+	err := bindPart(source, filepath.Clean(part), target)
+	if err == nil {
+		return target, nil
 	}
-	return target, nil
+	m.log.Warn("prepare part of a volume", "pod", pod.Namespace+"/"+pod.Name, "container", container, "volume", v.Name, "err", err)
+	if errors.Is(err, errNotMade) {
+		return "", fmt.Errorf("failed to create subPath directory for volumeMount %q of container %q", v.Name, container)
+	}
+	return "", fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q", v.Name, container)
 }
 
-func bindPart(root *os.Root, part, target string) error {
+// errNotMade is why a part is not there.
+var errNotMade = errors.New("make directory")
+
+func bindPart(volume, part, target string) error {
+	root, err := os.OpenRoot(volume)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	f, err := openPart(root, part)
 	if err != nil {
 		return err
@@ -97,11 +106,11 @@ func openPart(root *os.Root, part string) (*os.File, error) {
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = root.Chmod(path, info.Mode().Perm()|info.Mode()&fs.ModeSetgid)
 		}
-		if err := root.Chmod(path, info.Mode().Perm()|info.Mode()&fs.ModeSetgid); err != nil {
-			return nil, err
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errNotMade, err)
 		}
 	}
 	return find(root, part)

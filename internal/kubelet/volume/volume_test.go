@@ -510,13 +510,19 @@ func TestSubPathNeverLeavesItsVolume(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(vol, "real", "f"), []byte("hi"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	const refused = `failed to prepare subPath for volumeMount "e" of container "c"`
 	for part, want := range map[string]string{
-		"/abs": "must not be an absolute path", "a/../../b": "must not contain '..'", "escape": "", "escape/new": "", "up/x": "",
+		"/abs": "must not be an absolute path", "a/../../b": "must not contain '..'", "escape": refused, "escape/new": refused, "up/x": refused,
+		"real/f/new": refused,
 	} {
 		got, err := m.SubPath(pod, Part{v, "c", 0, part})
-		if err == nil || !strings.Contains(err.Error(), want) {
+		if err == nil || !strings.HasSuffix(err.Error(), want) { // which tells nothing of what is there
 			t.Errorf("%s: got %q, %v, want an error with %q", part, got, err, want)
 		}
+	}
+	fixed := &v1.Volume{Name: "fixed", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/proc/self"}}} // where nobody makes anything
+	if got, err := m.SubPath(pod, Part{fixed, "c", 0, "new"}); fmt.Sprint(err) != `failed to create subPath directory for volumeMount "fixed" of container "c"` {
+		t.Errorf("got %q, %v", got, err)
 	}
 	for i, part := range []string{"inner/f", "new/deep/dir", "inner"} {
 		path, err := m.SubPath(pod, Part{v, "c", i, part})

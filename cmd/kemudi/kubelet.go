@@ -147,6 +147,7 @@ func addKubeletPartFlags(f *pflag.FlagSet, o *cluster.KubeletOptions, set *kubel
 	f.Uint16Var(&o.HealthzPort, "healthz-port", o.HealthzPort, "port to serve /healthz on; 0: it is not served")
 	f.DurationVar(&o.Agent.StatusPeriod, "node-status-update-frequency", o.Agent.StatusPeriod, "how often the node's status is posted although nothing has changed; what has is posted at once")
 	f.StringVar(&o.Agent.ProviderID, "provider-id", o.Agent.ProviderID, "who the node is in its cloud, for that to know; default the cloud says it")
+	f.VarPF((*notFlag)(&o.NodeClosed), "register-schedulable", "", "take pods as soon as the node registers; if false, when somebody has uncordoned it").NoOptDefVal = "true"
 	f.StringVar(&o.NodeName, "hostname-override", o.NodeName, "name of the node; default the host name")
 	f.BoolVar(&set.anonymous, "anonymous-auth", false, "must be false: nobody gets at the agent who does not show who they are")
 	f.BoolVar(&set.webhook, "authentication-token-webhook", true, "must be true: the API server says whose tokens are")

@@ -29,6 +29,7 @@ type Machine struct {
 	RunDir  string // --run-dir
 
 	NodeByHand   bool              // --register-node=false
+	NodeClosed   bool              // --register-schedulable=false
 	NodeName     string            // --node-name
 	NodeIP       netip.Addr        // --node-ip
 	SecondNodeIP netip.Addr        // --node-ip: the node's of the other family, where pods have both; default as NodeIP
@@ -130,7 +131,7 @@ func (m *Machine) claim() (release func(), _ error) {
 func (m *Machine) worker() worker.Options {
 	return worker.Options{
 		DataDir: m.DataDir, RunDir: m.RunDir,
-		NodeName: m.NodeName, ByHand: m.NodeByHand, Labels: m.NodeLabels, Taints: m.NodeTaints,
+		NodeName: m.NodeName, ByHand: m.NodeByHand, Closed: m.NodeClosed, Labels: m.NodeLabels, Taints: m.NodeTaints,
 		Agent: m.Agent, Runtime: m.Runtime, Images: m.Images, ResolvConf: m.ResolvConf, NodePorts: m.NodePorts, Edge: m.Edge, Peers: m.peers,
 		Logger: m.Logger, Step: m.Step,
 	}

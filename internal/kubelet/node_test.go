@@ -45,6 +45,35 @@ func TestPeopleAreToldOfSecretsThatMayBeSwapped(t *testing.T) {
 	}
 }
 
+func TestNodeThatRegistersClosedTakesPodsWhenItIsUncordoned(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{}), with: func(o *Options) {
+			o.Closed = true
+			o.Taints = []v1.Taint{{Key: "team", Value: "a", Effect: v1.TaintEffectNoSchedule}}
+		}}
+		n.run()
+		defer func() { n.end() }()
+		node := n.node()
+		var keys []string
+		for _, taint := range node.Spec.Taints {
+			keys = append(keys, taint.Key+":"+string(taint.Effect))
+		}
+		if want := []string{"team:NoSchedule", "node.kubernetes.io/unschedulable:NoSchedule"}; !node.Spec.Unschedulable || !slices.Equal(keys, want) {
+			t.Errorf("got unschedulable %v, taints %v, want it cordoned, with taints %v", node.Spec.Unschedulable, keys, want)
+		}
+		n.end()
+		node = node.DeepCopy()
+		node.Spec.Unschedulable, node.Spec.Taints = false, nil
+		if _, err := client.For(n.api, core.Nodes).Update(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+		n.run() // a node that is there already stays as people have made it
+		if node := n.node(); node.Spec.Unschedulable || len(node.Spec.Taints) != 0 {
+			t.Errorf("when it has been uncordoned, and the agent starts anew: got %+v", node.Spec)
+		}
+	})
+}
+
 func TestNodeRegistersWithWhatItWasTold(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{}), with: func(o *Options) {

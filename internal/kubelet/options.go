@@ -62,6 +62,8 @@ type Options struct {
 	NodeIPs []string
 	// ByHand says that people make the Node object; the agent waits for it.
 	ByHand bool
+	// Closed has the node register as one that takes no pods until somebody uncordons it.
+	Closed bool
 	// Labels and Taints of the node when it registers.
 	Labels map[string]string
 	Taints []v1.Taint

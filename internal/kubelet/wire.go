@@ -227,7 +227,7 @@ func nodeFor(o *Options, f *facts, changes func() int64, devices *device.Manager
 	}
 	return node.New(node.Options{
 		Name: o.NodeName, Transport: o.Transport, Runtime: o.Runtime, Images: o.Images, Events: o.Events, Log: o.Log,
-		Simulated: o.Simulated, ByHand: o.ByHand, Labels: o.Labels, Taints: o.Taints, Port: o.Port, Version: o.Version,
+		Simulated: o.Simulated, ByHand: o.ByHand, Closed: o.Closed, Labels: o.Labels, Taints: o.Taints, Port: o.Port, Version: o.Version,
 		Machine: f.machine, Addresses: o.NodeIPs, External: o.Settings.External, Said: o.Settings.SaidIPs, Capacity: f.capacity,
 		Reserved: []v1.ResourceList{v1.ResourceList(o.Settings.KubeReserved), v1.ResourceList(o.Settings.SystemReserved)}, Eviction: eviction,
 		ImageChanges: changes, Devices: devices.Node, StatusPeriod: o.Settings.StatusPeriod,

@@ -38,6 +38,7 @@ type Options struct {
 
 	NodeName string
 	ByHand   bool              // people make the Node
+	Closed   bool              // it takes no pods until people say so
 	Labels   map[string]string // of the Node when it registers
 	Taints   []corev1.Taint
 

@@ -174,7 +174,7 @@ func (w *Worker) startAgent(g *task.Group, recorder *client.Recorder) (err error
 	runtime := w.cri.Measured(calls)
 	w.agent, err = kubelet.New(kubelet.Options{
 		NodeName: o.NodeName, Transport: c.Transport, Runtime: runtime.Runtime, Images: runtime.Images, Events: recorder.For("kubelet"),
-		NodeIPs: c.NodeIPs, ByHand: o.ByHand, Labels: o.Labels, Taints: o.Taints, Settings: tuned,
+		NodeIPs: c.NodeIPs, ByHand: o.ByHand, Closed: o.Closed, Labels: o.Labels, Taints: o.Taints, Settings: tuned,
 		Dirs:         kubelet.Dirs{RootDir: o.Agent.RootDir, ToldRootDir: told, PodLogsDir: o.Agent.PodLogsDir},
 		CgroupParent: cgroupParent(o.RunDir), SandboxSeccomp: profile,
 		ClusterDNS: dns, ClusterDomain: c.Settings.ClusterDomain, ResolvConf: o.ResolvConf, ImageConfig: o.Images,

@@ -13,10 +13,19 @@ import (
 
 // taints are those that the node registers with.
 func (n *Node) taints() []v1.Taint {
-	if !n.o.External || slices.ContainsFunc(n.o.Taints, func(t v1.Taint) bool { return t.Key == cloudapi.TaintExternalCloudProvider }) {
-		return n.o.Taints
+	taints := slices.Clone(n.o.Taints)
+	add := func(t v1.Taint) {
+		if !slices.ContainsFunc(taints, func(has v1.Taint) bool { return has.Key == t.Key }) {
+			taints = append(taints, t)
+		}
 	}
-	return append(slices.Clone(n.o.Taints), v1.Taint{Key: cloudapi.TaintExternalCloudProvider, Value: "true", Effect: v1.TaintEffectNoSchedule})
+	if n.o.Closed { // the control plane would add it only a moment later
+		add(v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule})
+	}
+	if n.o.External {
+		add(v1.Taint{Key: cloudapi.TaintExternalCloudProvider, Value: "true", Effect: v1.TaintEffectNoSchedule})
+	}
+	return taints
 }
 
 // annotations are those of the Node with the agent's own: how volumes are attached and, for the cloud, which addresses the node

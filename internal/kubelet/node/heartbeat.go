@@ -126,7 +126,7 @@ func (h *heartbeat) register(ctx context.Context) error {
 	defer cancel()
 	node := &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: h.n.o.Name, Labels: h.n.labels(), Annotations: h.n.annotations(nil)},
-		Spec:       v1.NodeSpec{Taints: h.n.taints(), ProviderID: h.n.o.ProviderID},
+		Spec:       v1.NodeSpec{Taints: h.n.taints(), ProviderID: h.n.o.ProviderID, Unschedulable: h.n.o.Closed},
 	}
 	h.look(ctx)
 	if h.n.o.ByHand {

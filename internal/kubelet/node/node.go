@@ -39,6 +39,7 @@ type Options struct {
 	Simulated bool
 	// ByHand says that people make the Node object; it is waited for.
 	ByHand  bool
+	Closed  bool // it registers as one that takes no pods yet
 	Labels  map[string]string
 	Taints  []v1.Taint
 	Port    int    // of the agent's API

@@ -171,6 +171,24 @@ func TestAdministratorsChangesToANodeStay(t *testing.T) {
 	})
 }
 
+func TestNodeSaysItselfWhichSystemItHas(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		for _, labels := range []map[string]string{{v1.LabelOSStable: "dummy", v1.LabelArchStable: "dummy", "rack": "7"}, nil} {
+			node := n.node().DeepCopy()
+			node.Labels = labels
+			if _, err := client.For(n.api, core.Nodes).Update(t.Context(), node); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if got := n.node().Labels; got[v1.LabelOSStable] != runtime.GOOS || got[v1.LabelArchStable] != runtime.GOARCH || got["rack"] != labels["rack"] {
+				t.Errorf("after somebody has made them %v: got labels %v", labels, got)
+			}
+		}
+	})
+}
+
 func TestNodeTellsWhenPodsMayNotCome(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n := newNode(t, fakecri.Options{})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"time"
 
@@ -61,6 +62,7 @@ func (n *Node) Run(ctx context.Context, runtime Runtime) error {
 			h.tell(ctx, &h.rows.renew, "renew lease", h.renew(ctx))
 			nextLease = nextLease.Add(LeaseInterval)
 		}
+		h.tell(ctx, &h.rows.label, "label node", h.label(ctx))
 		h.tell(ctx, &h.rows.report, "report node status", h.report(ctx))
 		h.tell(ctx, &h.csi.row, "make CSINode", h.haveCSINode(ctx))
 		wait := time.Until(nextLease)
@@ -106,7 +108,7 @@ type heartbeat struct {
 	ips             []string                      // the addresses reported then
 	devices         devices                       // the devices reported then
 	unschedulable   bool                          // what was told last of whether pods may come
-	rows            struct{ register, renew, report obs.Row }
+	rows            struct{ register, renew, label, report obs.Row }
 
 	// What the last look has shown.
 	pressure map[v1.NodeConditionType]bool
@@ -170,6 +172,26 @@ func (h *heartbeat) takeOver(ctx context.Context) error {
 	if h.node, err = h.n.nodes.Update(ctx, node); err != nil {
 		return fmt.Errorf("update node: %w", err)
 	}
+	return nil
+}
+
+// label has the node say which system and processors it has, whatever others have made of these labels. A Node that people
+// make has the labels that they give it.
+func (h *heartbeat) label(ctx context.Context) error {
+	node, ok := h.n.cache.Get("", h.n.o.Name)
+	if !ok || h.n.o.ByHand || node.UID != h.node.UID || node.Labels[v1.LabelOSStable] == runtime.GOOS && node.Labels[v1.LabelArchStable] == runtime.GOARCH {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, apiDeadline)
+	defer cancel()
+	node = node.DeepCopy()
+	metav1.SetMetaDataLabel(&node.ObjectMeta, v1.LabelOSStable, runtime.GOOS)
+	metav1.SetMetaDataLabel(&node.ObjectMeta, v1.LabelArchStable, runtime.GOARCH)
+	written, err := h.n.nodes.Update(ctx, node)
+	if err != nil {
+		return err
+	}
+	h.node = written
 	return nil
 }
 

@@ -139,7 +139,7 @@ func addKubeletPartFlags(f *pflag.FlagSet, o *cluster.KubeletOptions, set *kubel
 	f.StringVar(&o.ServingKey, "tls-private-key-file", o.ServingKey, "key of that certificate")
 	o.Agent.TLS.AddFlags(f)
 	f.StringVar(&o.ClientCA, "client-ca-file", o.ClientCA, "certificates of the authority that clients of the agent are known by")
-	f.VarPF((*addrsFlag)(&o.ClusterDNS), "cluster-dns", "", "address of the DNS service")
+	f.VarPF((*addrsFlag)(&o.ClusterDNS), "cluster-dns", "", "addresses of the DNS service, in the order in which pods ask")
 	f.StringVar(&o.ClusterDomain, "cluster-domain", o.ClusterDomain, "DNS domain of the cluster")
 	f.StringVar(&o.CNIConfDir, "cni-conf-dir", o.CNIConfDir, "directory of the configuration of the pods' network, for the built-in container runtime")
 	f.StringVar(&o.CloudProvider, "cloud-provider", o.CloudProvider, "external, if a cloud is to say what the node is")

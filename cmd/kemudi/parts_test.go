@@ -31,7 +31,7 @@ func partFlags(t *testing.T, args ...string) (*cobra.Command, *pflag.FlagSet) {
 const kubeletFile = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 maxPods: 50
-clusterDNS: [10.96.0.10]
+clusterDNS: [10.96.0.10, "fd00::a"]
 authentication: {anonymous: {enabled: false}, webhook: {cacheTTL: 0s, enabled: true}, x509: {clientCAFile: /pki/ca.crt}}
 evictionHard: {memory.available: 100Mi, nodefs.available: 10%}
 kubeReserved: {cpu: 100m}
@@ -81,7 +81,7 @@ func TestPartTakesItsConfigurationFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for flag, want := range map[string]string{
-		"max-pods": "50", "cluster-dns": "10.96.0.10", "client-ca-file": "/pki/ca.crt", "healthz-port": "0", "rotate-certificates": "true", "kube-reserved": "cpu=100m",
+		"max-pods": "50", "cluster-dns": "10.96.0.10,fd00::a", "client-ca-file": "/pki/ca.crt", "healthz-port": "0", "rotate-certificates": "true", "kube-reserved": "cpu=100m",
 		"register-with-taints": "a=b:NoSchedule,c:NoExecute", "eviction-hard": "memory.available<100Mi,nodefs.available<10%",
 		"container-log-max-files":      "3", // the command line goes before the file
 		"cluster-domain":               "",

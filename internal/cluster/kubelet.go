@@ -71,9 +71,6 @@ func (o *KubeletOptions) check() error {
 	if o.ServingCert != "" && o.ServingRequested {
 		return errors.New("--rotate-server-certificates and --tls-cert-file: give one of them")
 	}
-	if len(o.ClusterDNS) > 1 {
-		return errors.New("--cluster-dns: want one address")
-	}
 	if o.CloudProvider != "" && o.CloudProvider != "external" {
 		return fmt.Errorf("--cloud-provider %s: want external, or nothing", o.CloudProvider)
 	}
@@ -116,6 +113,7 @@ func RunKubelet(ctx context.Context, o KubeletOptions) error {
 	w := o.worker()
 	w.Alone, w.CNIConfDir = true, o.CNIConfDir
 	w.Agent.SaidIPs = asked.node()
+	w.DNS = o.ClusterDNS
 	if a.worker, err = worker.New(sg.last, w); err != nil {
 		return sg.fail(err)
 	}
@@ -147,9 +145,6 @@ func (a *nodeAgent) start(sg *stages) error {
 	c := worker.Cluster{Transport: a.api, NodeIPs: a.at.get().node(), Settings: settings.Settings{ClusterDomain: o.ClusterDomain, CloudProvider: o.CloudProvider}}
 	if c.Metrics = a.api.Metrics(); a.id.Joined() {
 		c.Metrics = append(c.Metrics, a.id.Metrics())
-	}
-	if len(o.ClusterDNS) > 0 {
-		c.Settings.ClusterDNS = o.ClusterDNS[0]
 	}
 	if c.Serving, err = a.serving(g); err != nil {
 		return err

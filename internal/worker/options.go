@@ -45,7 +45,8 @@ type Options struct {
 	// Alone says that the node agent and its runtime run here, and nothing else: neither pod
 	// network nor service proxy nor DNS. CNIConfDir is then where others configure the network.
 	Alone      bool
-	CNIConfDir string // --cni-conf-dir
+	CNIConfDir string       // --cni-conf-dir
+	DNS        []netip.Addr // --cluster-dns: where the DNS of others is, in the order in which pods ask
 
 	Agent      Agent
 	Runtime    Runtime

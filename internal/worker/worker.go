@@ -157,8 +157,11 @@ func (w *Worker) startAgent(g *task.Group, recorder *client.Recorder) (err error
 		network = kubelet.Network{Connected: w.connected, Drained: pods.Await}
 	}
 	var dns []string
+	for _, at := range o.DNS {
+		dns = append(dns, at.String())
+	}
 	if c.Settings.ClusterDNS.IsValid() {
-		dns = []string{c.Settings.ClusterDNS.String()}
+		dns = append(dns, c.Settings.ClusterDNS.String())
 	}
 	told, linkErr := linkRoot(chartsDir, o.Agent.RootDir)
 	if told != chartsDir {

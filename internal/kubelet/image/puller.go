@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -137,7 +138,9 @@ func (p *Puller) Forget(pod types.UID) {
 
 // Ensure makes the image available by its policy. An error is of the context.
 func (p *Puller) Ensure(ctx context.Context, r Request) (Result, error) {
-	got, err := p.ensure(ctx, r)
+	f := finding{present: "unknown", pull: "unknown"}
+	got, err := p.ensure(ctx, r, &f)
+	p.metrics.asked(r.Policy, f)
 	if got.Ref != "" {
 		p.use(r.Pod, got.Ref)
 	}
@@ -147,7 +150,10 @@ func (p *Puller) Ensure(ctx context.Context, r Request) (Result, error) {
 	return got, err
 }
 
-func (p *Puller) ensure(ctx context.Context, r Request) (Result, error) {
+// finding is, in words for metrics, whether an image is there and whether it must be pulled.
+type finding struct{ present, pull string }
+
+func (p *Puller) ensure(ctx context.Context, r Request, f *finding) (Result, error) {
 	name, err := normalize(r.Image)
 	if err != nil {
 		message := fmt.Sprintf("Failed to apply default image tag %q: couldn't parse image name %q: %v", r.Image, r.Image, err)
@@ -164,7 +170,14 @@ func (p *Puller) ensure(ctx context.Context, r Request) (Result, error) {
 		r.Event(v1.EventTypeWarning, "InspectFailed", message)
 		return failed("ImageInspectError", message, backoff.Pull.First), nil
 	}
-	if have != nil && r.Policy != v1.PullAlways && p.mayUse(ctx, r, name, have) {
+	usable := have != nil && r.Policy != v1.PullAlways && p.mayUse(ctx, r, name, have)
+	if r.Policy != v1.PullAlways { // with which it does not matter
+		f.present = strconv.FormatBool(have != nil)
+	}
+	if have != nil || r.Policy != v1.PullNever {
+		f.pull = strconv.FormatBool(!usable)
+	}
+	if usable {
 		r.Event(v1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", r.Image))
 		return found(have), nil
 	}
@@ -225,7 +238,7 @@ func (p *Puller) pull(ctx context.Context, r Request, spec *runtimeapi.ImageSpec
 		return failed(reason, message, failureShown), nil
 	}
 	p.changes.Add(1)
-	p.metrics.pulled(start, im.Size)
+	p.metrics.pulled(asked, im.Size)
 	p.mu.Lock()
 	delete(p.mu.waits, key)
 	p.mu.Unlock()

@@ -50,6 +50,12 @@ func (r *Records) path(kind, name string) string {
 	return filepath.Join(r.dir, kind, fmt.Sprintf("sha256-%x", sha256.Sum256([]byte(name))))
 }
 
+// count is how many there are of one of both kinds.
+func (r *Records) count(kind string) float64 {
+	files, _ := os.ReadDir(filepath.Join(r.dir, kind)) // a directory that is not there yet has none
+	return float64(len(files))
+}
+
 func writeRecord(path string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kemudi/kemudi/internal/kubelet/fakecri"
+	"github.com/kemudi/kemudi/test/metric"
 )
 
 // private is a node whose images are pulled by who knows the password of their registry.
@@ -199,6 +201,63 @@ func TestBadPoliciesOfVerificationAreRefused(t *testing.T) {
 		}
 		if got != tc.want {
 			t.Errorf("%+v: got %q, want %q", tc.v, got, tc.want)
+		}
+	}
+}
+
+func TestWhatIsFoundOutAboutImagesIsCounted(t *testing.T) {
+	t.Parallel()
+	p, reg := &private{Runtime: fakecri.New(fakecri.Options{}), dir: t.TempDir(), password: "key"}, prometheus.NewRegistry()
+	agent := p.agent(Verification{}).Measured(reg)
+	const image, loaded = "r.example/team/app:1", "r.example/pre/loaded:1"
+	p.AddImage(loaded)
+	owner, stranger := func() *Keyring { return secret("one", "key") }, func() *Keyring { return &Keyring{} }
+	for _, tc := range []struct {
+		name                  string
+		r                     Request
+		policy, present, pull string
+		found                 string // of an image that is there
+	}{
+		{"it is pulled", Request{Image: image, Secrets: owner}, "ifnotpresent", "false", "true", ""},
+		{"it is there, and its pod has the secret", Request{Image: image, Secrets: owner}, "ifnotpresent", "true", "false", "credentialRecordFound"},
+		{"it is there, and its pod has none", Request{Image: image, Secrets: stranger}, "ifnotpresent", "true", "true", "mustAuthenticate"},
+		{"it was there before", Request{Image: loaded, Secrets: stranger, Policy: v1.PullNever}, "never", "true", "false", "credentialPolicyAllowed"},
+		{"it is not there", Request{Image: "none", Secrets: stranger, Policy: v1.PullNever}, "never", "false", "unknown", ""},
+		{"it does not matter whether it is there", Request{Image: image, Secrets: owner, Policy: v1.PullAlways}, "always", "unknown", "true", ""},
+		{"it has no name", Request{Image: "A B", Secrets: owner}, "ifnotpresent", "unknown", "unknown", ""},
+	} {
+		p.try(t, agent, tc.r)
+		if got := metric.Value(t, reg, "kubelet_image_manager_ensure_image_requests_total", "pull_policy="+tc.policy, "present_locally="+tc.present, "pull_required="+tc.pull); got != 1 {
+			t.Errorf("%s: counted %v times, want once", tc.name, got)
+		}
+		if tc.found == "" {
+			continue
+		}
+		if got := metric.Value(t, reg, "kubelet_imagemanager_image_mustpull_checks_total", "result="+tc.found); got != 1 {
+			t.Errorf("%s: %s is counted %v times, want once", tc.name, tc.found, got)
+		}
+	}
+	if pulled, under := metric.Value(t, reg, "kubelet_imagemanager_ondisk_pulledrecords"), metric.Value(t, reg, "kubelet_imagemanager_ondisk_pullintents"); pulled != 1 || under != 0 {
+		t.Errorf("records: got %v of what was pulled and %v of what is being pulled, want 1 and 0", pulled, under)
+	}
+	files, err := filepath.Glob(filepath.Join(p.dir, RecordsDir, "pulled", "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("got %v, %v, want one record", files, err)
+	}
+	if err := os.WriteFile(files[0], []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.try(t, agent, Request{Image: image, Secrets: owner})
+	if got := metric.Value(t, reg, "kubelet_imagemanager_image_mustpull_checks_total", "result=error"); got != 1 {
+		t.Errorf("a record that cannot be read is counted %v times, want once", got)
+	}
+}
+
+func TestSizesOfImagesHaveUpstreamsNames(t *testing.T) {
+	t.Parallel()
+	for size, want := range map[uint64]string{0: "N/A", 1: "0-10MB", 10 << 20: "0-10MB", 10<<20 + 1: "10MB-100MB", 1 << 30: "500MB-1GB", 1<<30 + 1: "1GB-5GB", 100 << 30: "60GB-100GB", 100<<30 + 1: "GT100GB"} {
+		if got := sizeClass(size); got != want {
+			t.Errorf("%d bytes: got %s, want %s", size, got, want)
 		}
 	}
 }

@@ -85,9 +85,22 @@ func (p *Puller) mayUse(ctx context.Context, r Request, name string, im *runtime
 	used, pulled, err := p.records.of(name, im)
 	switch {
 	case !p.verify.needed(name, pulled):
+		p.metrics.mayUse(freeForAll)
 		return true
 	case err != nil:
+		p.metrics.mayUse(unreadable)
 		return false
+	case p.proves(ctx, r, name, im, used):
+		p.metrics.mayUse(provedToBe)
+		return true
+	}
+	p.metrics.mayUse(mustProve)
+	return false
+}
+
+// proves reports whether the pod could have pulled the image by credentials that are known to be good for it.
+func (p *Puller) proves(ctx context.Context, r Request, name string, im *runtimeapi.Image, used config.ImagePullCredentials) bool {
+	switch {
 	case used.NodePodsAccessible:
 		return true
 	case r.isOneOf(ctx, used.KubernetesServiceAccounts):

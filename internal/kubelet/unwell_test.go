@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -48,6 +49,47 @@ func (s stubborn) StopPodSandbox(ctx context.Context, in *runtimeapi.StopPodSand
 		return nil, status.Error(codes.Unknown, "device or resource busy")
 	}
 	return s.Runtime.StopPodSandbox(ctx, in, opts...)
+}
+
+// hoarder is a runtime that does not remove sandboxes.
+type hoarder struct {
+	*fakecri.Runtime
+	broken *atomic.Bool
+}
+
+func (h hoarder) RemovePodSandbox(ctx context.Context, in *runtimeapi.RemovePodSandboxRequest, opts ...grpc.CallOption) (*runtimeapi.RemovePodSandboxResponse, error) {
+	if h.broken.Load() {
+		return nil, status.Error(codes.Unknown, "device or resource busy")
+	}
+	return h.Runtime.RemovePodSandbox(ctx, in, opts...)
+}
+
+func TestPeopleAreToldThatWhatIsLeftOfPodsCannotBeRemoved(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := &testNode{t: t, api: newMemAPI(t), cri: fakecri.New(fakecri.Options{})}
+		broken := new(atomic.Bool)
+		n.with = func(o *Options) { o.Runtime = hoarder{n.cri, broken} }
+		n.run()
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{containers: [{name: c, image: x}]}`)
+		n.pod("web")
+		broken.Store(true)
+		deletePod(t, n.api, "web", 1)
+		if p := n.after(time.Minute, "web"); p != nil {
+			t.Errorf("a pod that has ended: got %+v, want that it leaves the API nevertheless", p.Status)
+		}
+		if events := n.api.TakeEvents(); !slices.ContainsFunc(events, func(e string) bool {
+			return strings.HasPrefix(e, "n1 Warning ContainerGCFailed: ") && strings.Contains(e, "device or resource busy")
+		}) {
+			t.Errorf("events: got %q", events)
+		}
+		broken.Store(false)
+		n.after(10*time.Minute, "web")
+		left, err := n.cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
+		if err != nil || len(left.Items) != 0 {
+			t.Errorf("when it can: %v (%v) are left", left, err)
+		}
+	})
 }
 
 func TestPeopleAreToldOfPodsThatCannotBeEnded(t *testing.T) {

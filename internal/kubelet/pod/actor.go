@@ -286,14 +286,17 @@ func (x *Actor) failed(act podstep.Action, err error) {
 	x.o.Failures[key] = f
 	switch {
 	case reportedByEvents(act.Op):
+		return
 	case apierrors.IsNotFound(err): // that the object is gone will be heard by itself
+		return
 	case errors.Is(err, errPanicked): // it has been told with its stack
+		return
 	case act.Op == podstep.KillContainer || act.Op == podstep.StopSandbox: // who waits for the pod's end looks there
 		x.event("", v1.EventTypeWarning, "FailedKillPod", "error killing pod: "+f.Message)
-		fallthrough
-	default:
-		x.s.Runner.Log.Warn("pod action failed", "action", key, "pod", x.name(), "err", err, "retry", act.Op.RetryAfter(f.Count))
+	case act.Op == podstep.RemoveContainer || act.Op == podstep.RemoveSandbox: // which keep a place on the node's disk
+		x.s.Runner.Events.Event(x.s.Runner.Node.Self(), v1.EventTypeWarning, "ContainerGCFailed", f.Message)
 	}
+	x.s.Runner.Log.Warn("pod action failed", "action", key, "pod", x.name(), "err", err, "retry", act.Op.RetryAfter(f.Count))
 }
 
 // reportedByEvents reports whether users are told when an action of the kind fails.

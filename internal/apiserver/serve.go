@@ -60,7 +60,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) 
 		srv.Protocols = &http.Protocols{}
 		srv.Protocols.SetHTTP1(true)
 	} else if !s.o.FrameByFrame {
-		if err := h2.Configure(srv, s.pace); err != nil {
+		if err := h2.Configure(srv, h2.Options{Timeout: srv.WriteTimeout, Pace: s.pace}); err != nil {
 			return err
 		}
 		l = h2.Listener{Listener: l}

@@ -142,7 +142,7 @@ func (f *fixture) url() string {
 		f.http.EnableHTTP2 = true
 		f.http.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate(f.tb)}}
 		f.http.Config.TLSConfig = f.http.TLS
-		if err := h2.Configure(f.http.Config, f.pace); err != nil { // as Serve does
+		if err := h2.Configure(f.http.Config, h2.Options{Pace: f.pace}); err != nil { // as Serve does
 			f.tb.Fatal(err)
 		}
 		f.http.Listener = h2.Listener{Listener: f.http.Listener}

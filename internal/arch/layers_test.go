@@ -17,7 +17,7 @@ const layers = `
 accept english version wholefile
 trace texttest apiserver/openapi/markers
 carry corefile dump features inotify linger rawconn task obs layout
-ociimage scavenge edge/lines edge/passwd edge/route
+ociimage scavenge edge/lines edge/passwd edge/route apiserver/h2
 announce store cloud container dialback edge podnet
 cel hook inquiry resource wire reach
 custom

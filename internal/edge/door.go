@@ -180,7 +180,7 @@ func (w *doorway) config(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		return nil, errNoListener
 	}
 	l := &d.Listeners[i]
-	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: httpProtocols, GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: httpProtocols, DynamicRecordSizingDisabled: true, GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return w.p.e.shown(l, hello)
 	}}
 	if l.Mode == route.Terminate {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/kemudi/kemudi/internal/apiserver/h2"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -271,7 +272,10 @@ func (p *ports) serve(ctx context.Context, s *http.Server, l net.Listener) error
 	g.Go("serve", func(ctx context.Context) error {
 		serve := s.Serve
 		if s.TLSConfig != nil {
-			serve = func(l net.Listener) error { return s.ServeTLS(l, "", "") }
+			if err := h2.Configure(s, h2.Options{Timeout: sendTimeout}); err != nil { // E5
+				return err
+			}
+			serve = func(l net.Listener) error { return s.ServeTLS(h2.Listener{Listener: l}, "", "") }
 		}
 		if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
 			return err

@@ -2,7 +2,9 @@ package edge
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -10,6 +12,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/kemudi/kemudi/internal/edge/route"
 	"github.com/kemudi/kemudi/internal/task"
@@ -102,4 +107,59 @@ func TestNoClientHoldsAnythingByBeingSlow(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestClientOfHTTP2ThatReceivesNothingIsCutOff (E5): it asks, and leaves what it is sent where it is.
+func TestClientOfHTTP2ThatReceivesNothingIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		orders, port := newPipes(), newPipes()
+		e := New(Options{Control: orders, Listen: func(context.Context, string, string) (net.Listener, error) { return port, nil }})
+		g := task.NewGroup(t.Context())
+		g.Go("edge", e.Run)
+		e.ports.want(Ports{HTTPS: httpsPort})
+		raw := port.dial(t)
+		c := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+		if err := c.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		var said bytes.Buffer
+		said.WriteString(http2.ClientPreface)
+		f := http2.NewFramer(&said, nil)
+		err := errors.Join(f.WriteSettings(), f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: headersOf(t, "a.com"), EndStream: true, EndHeaders: true}))
+		if _, wrong := c.Write(said.Bytes()); err != nil || wrong != nil {
+			t.Fatal(err, wrong)
+		}
+		time.Sleep(sendTimeout - time.Second)
+		synctest.Wait()
+		ping := func() error {
+			said.Reset()
+			err := f.WritePing(false, [8]byte{})
+			_, wrong := c.Write(said.Bytes())
+			return errors.Join(err, wrong)
+		}
+		if err := ping(); err != nil {
+			t.Errorf("cut off before its time: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if err := ping(); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("after %s got %v, want a connection that is closed", sendTimeout, err)
+		}
+		g.Cancel(context.Canceled)
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// headersOf are those of a request for a host.
+func headersOf(t *testing.T, host string) []byte {
+	var b bytes.Buffer
+	to := hpack.NewEncoder(&b)
+	for _, h := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", host}, {":path", "/"}} {
+		if err := to.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Bytes()
 }

@@ -48,7 +48,7 @@ func serve(t *testing.T, h http.Handler) (url string, client *http.Client, write
 	lent.Close()
 	config.NextProtos = []string{"h2", "http/1.1"}
 	srv := &http.Server{Handler: h, TLSConfig: config}
-	if err := Configure(srv, nil); err != nil {
+	if err := Configure(srv, Options{Timeout: srv.WriteTimeout}); err != nil {
 		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

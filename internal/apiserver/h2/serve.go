@@ -6,14 +6,22 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	"golang.org/x/net/http2"
 )
 
+// Options say how bursts are sent. The zero value sends them at once, and waits for ever.
+type Options struct {
+	// Timeout is how long a client may take to receive a burst; zero: for ever.
+	Timeout time.Duration
+	// Pace is that of lanes; nil: they do not rest.
+	Pace *Pace
+}
+
 // Configure makes srv, which must have its TLSConfig and HTTP2 settings and not
-// serve yet, send HTTP/2 in bursts on the connections of a [Listener]. A burst may
-// take as long as an answer, by srv's WriteTimeout; those of lanes keep pace.
-func Configure(srv *http.Server, pace *Pace) error {
+// serve yet, send HTTP/2 in bursts on the connections of a [Listener].
+func Configure(srv *http.Server, opts Options) error {
 	widen()
 	server := &http2.Server{}
 	if err := http2.ConfigureServer(srv, server); err != nil {
@@ -28,7 +36,7 @@ func Configure(srv *http.Server, pace *Pace) error {
 			return
 		}
 		o := &http2.ServeConnOpts{BaseConfig: hs, Handler: h}
-		conn := newConn(c, s, hs.WriteTimeout, pace)
+		conn := newConn(c, s, opts.Timeout, opts.Pace)
 		// So net/http hands over the context of the connection.
 		if b, ok := h.(interface{ BaseContext() context.Context }); ok {
 			o.Context = context.WithValue(b.BaseContext(), connKey{}, conn)

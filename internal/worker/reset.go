@@ -23,7 +23,7 @@ func Removers(dataDir, runDir string) []up.Remover {
 		}},
 		{Part: "cgroups of others", Remove: func(context.Context) ([]string, error) { return giveBackCgroups(dataDir) }},
 		{Part: "waits of shutdowns", Remove: func(context.Context) ([]string, error) { return shutdown.Reset(shutdown.ConfDir) }},
-		{Part: "pod volumes", Remove: func(context.Context) ([]string, error) { return unmountVolumes(dataDir) }},
+		{Part: "pod volumes", Remove: func(ctx context.Context) ([]string, error) { return releaseVolumes(ctx, dataDir) }},
 		{Part: "pod network", Remove: func(ctx context.Context) ([]string, error) {
 			return podnet.Reset(ctx, podnetOptions(dataDir, runDir))
 		}},

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -103,14 +104,14 @@ func unlinkRoot(dataDir, at string) (removed []string, _ error) {
 // podsOf is where a root directory has the files of pods, by their UIDs.
 func podsOf(root string) string { return filepath.Join(root, "pods") }
 
-// unmountVolumes takes away the mounts of pods.
-func unmountVolumes(dataDir string) (removed []string, _ error) {
+// releaseVolumes takes away the mounts of pods, and the disks of networks that they had.
+func releaseVolumes(ctx context.Context, dataDir string) (removed []string, _ error) {
 	roots, err := rootsOf(dataDir)
 	if err != nil {
 		return nil, err
 	}
 	for _, root := range roots {
-		gone, err := volume.Reset(root)
+		gone, err := volume.Reset(ctx, root)
 		removed = append(removed, gone...)
 		if err != nil {
 			return removed, err

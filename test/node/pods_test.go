@@ -92,7 +92,7 @@ func runApart() (code int, err error) {
 		return 0, err
 	}
 	_, resetErr := container.Reset(context.Background(), containerOptions(dir))
-	_, volumesErr := volume.Reset(dir + "/kubelet") // of pods that stay when only some of the tests run
+	_, volumesErr := volume.Reset(context.Background(), dir+"/kubelet") // of pods that stay when only some of the tests run
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 	errs := []error{resetErr, volumesErr, err}
 	for _, m := range mounts {

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/kemudi/kemudi/internal/kubelet/san"
 )
 
 // ensureTmpfs mounts a file system in memory at dir, unless one is there. size
@@ -62,9 +65,9 @@ func ensureMount(dir, fstype, options string) error {
 	return nil
 }
 
-// Reset takes away every mount below a directory of volumes that a node agent
-// left behind, and says what there was. To call it again is harmless.
-func Reset(root string) (removed []string, _ error) {
+// Reset takes away every mount below the root directory of a node agent that is gone, and the disks
+// of networks that it had for its pods, and says what there was. To call it again is harmless.
+func Reset(ctx context.Context, root string) (removed []string, _ error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(root))
 	if err != nil {
 		return nil, fmt.Errorf("list mounts: %w", err)
@@ -72,7 +75,11 @@ func Reset(root string) (removed []string, _ error) {
 	for _, m := range mounts {
 		removed = append(removed, "mount "+m.Mountpoint)
 	}
-	return removed, unmountBelow(root)
+	if err := unmountBelow(root); err != nil {
+		return removed, err
+	}
+	disks, err := detachAll(ctx, root, san.Machine{Root: "/"})
+	return append(removed, disks...), err
 }
 
 // Share has mounts below a directory seen by containers that ask for that, and theirs by the machine and by others

@@ -136,31 +136,69 @@ func diskAt(at string) (*san.Disk, error) {
 
 // detach takes the disk of a place away that no pod has any more.
 func (m *Manager) detach(ctx context.Context, disk *san.Disk, at string) error {
+	places, err := places(m.sharedAt())
+	if err != nil {
+		return err
+	}
 	var others []*san.Disk
-	for _, pattern := range []string{"iscsi/*/*", "iscsi/" + bareDir + "/*/*", "fc/*", "fc/" + bareDir + "/*"} {
-		records, err := filepath.Glob(record(m.sharedAt(pattern)))
-		if err != nil {
-			return fmt.Errorf("look for other disks: %w", err)
+	for _, place := range places {
+		if place == at {
+			continue
 		}
-		for _, path := range records {
-			place := strings.TrimSuffix(path, record(""))
-			if place == at {
-				continue
-			}
-			other, err := diskAt(place)
-			if err != nil {
-				return err
-			}
-			if other != nil {
-				others = append(others, other)
-			}
+		other, err := diskAt(place)
+		if err != nil {
+			return err
+		}
+		if other != nil {
+			others = append(others, other)
 		}
 	}
-	if err := m.san.Detach(ctx, disk, others); err != nil {
+	return end(ctx, m.san, disk, at, others)
+}
+
+// places are those for which disks are attached, below the directory of plugins.
+func places(plugins string) (all []string, _ error) {
+	for _, pattern := range []string{"iscsi/*/*", "iscsi/" + bareDir + "/*/*", "fc/*", "fc/" + bareDir + "/*"} {
+		records, err := filepath.Glob(record(filepath.Join(plugins, pattern)))
+		if err != nil {
+			return nil, fmt.Errorf("look for disks: %w", err)
+		}
+		for _, path := range records {
+			all = append(all, strings.TrimSuffix(path, record("")))
+		}
+	}
+	return all, nil
+}
+
+// end takes a disk away but for what others need of it, and then what says that it is attached.
+func end(ctx context.Context, machine san.Machine, disk *san.Disk, at string, others []*san.Disk) error {
+	if err := machine.Detach(ctx, disk, others); err != nil {
 		return err
 	}
 	if err := os.Remove(record(at)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("forget disk: %w", err)
 	}
 	return nil
+}
+
+// detachAll takes away the disks that a node agent had that is gone.
+func detachAll(ctx context.Context, root string, machine san.Machine) (removed []string, _ error) {
+	places, err := places(pluginsOf(root))
+	if err != nil {
+		return nil, err
+	}
+	for _, at := range places {
+		disk, err := diskAt(at)
+		if err != nil {
+			return removed, err
+		}
+		if disk == nil {
+			continue
+		}
+		if err := end(ctx, machine, disk, at, nil); err != nil {
+			return removed, err
+		}
+		removed = append(removed, "disk "+disk.Name())
+	}
+	return removed, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kemudi/kemudi/internal/kubelet/san"
 	"github.com/kemudi/kemudi/internal/trace"
@@ -177,6 +178,34 @@ func TestBareDisksOfANetworkAreLinked(t *testing.T) {
 	n.want("blockdev --flushbufs")
 	n.end(other)
 	n.want("blockdev --flushbufs", "iscsiadm -m node -p 10.0.0.2:3260 -T "+iqn+" -I default --logout", "iscsiadm -m node -p 10.0.0.2:3260 -T "+iqn+" -I default -o delete")
+}
+
+// TestDisksOfANetworkGoWithTheirAgent: of three, two of one target.
+func TestDisksOfANetworkGoWithTheirAgent(t *testing.T) {
+	n := newNetwork(t)
+	for spec, uid := range map[string]types.UID{
+		"iscsi: {targetPortal: 10.0.0.2, iqn: '" + iqn + "', lun: 0}":                    "uid-1",
+		"iscsi: {targetPortal: 10.0.0.2, iqn: '" + iqn + "', lun: 1}, volumeMode: Block": "uid-2",
+		"fc: {targetWWNs: [a1], lun: 0}":                                                 "uid-3",
+	} {
+		pod := podOf(t, claimed)
+		pod.UID = uid
+		n.give(pod, volumeOf(t, "pv", spec))
+	}
+	root := filepath.Dir(n.root)
+	for _, disks := range []int{3, 0} {
+		n.told()
+		if err := unmountBelow(root); err != nil {
+			t.Fatal(err)
+		}
+		removed, err := detachAll(t.Context(), root, n.san)
+		if err != nil || len(removed) != disks {
+			t.Errorf("got %q removed, %v, want %d disks", removed, err, disks)
+		}
+		if told := strings.Join(n.told(), "\n"); strings.Contains(told, "--logout") != (disks > 0) {
+			t.Errorf("told %s", told)
+		}
+	}
 }
 
 func TestDisksOfANetworkThatCannotBeHadSayWhy(t *testing.T) {

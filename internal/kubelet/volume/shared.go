@@ -23,8 +23,11 @@ import (
 
 // sharedAt is a path of those.
 func (m *Manager) sharedAt(parts ...string) string {
-	return filepath.Join(append([]string{filepath.Dir(m.root), "plugins/kubernetes.io"}, parts...)...)
+	return filepath.Join(append([]string{pluginsOf(filepath.Dir(m.root))}, parts...)...)
 }
+
+// pluginsOf is where an agent's own kinds of volumes have what is not of one pod, below its root directory.
+func pluginsOf(root string) string { return filepath.Join(root, "plugins/kubernetes.io") }
 
 // isShared reports whether a path is where a device is for all pods, or will be; bare: without a mount.
 func (m *Manager) isShared(path string) (is, bare bool) {

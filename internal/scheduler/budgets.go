@@ -2,9 +2,9 @@ package scheduler
 
 import (
 	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kemudi/kemudi/internal/api/policy"
 	"github.com/kemudi/kemudi/internal/scheduler/snapshot"
 )
 
@@ -47,11 +47,9 @@ func (b *budgets) remove(namespace, name string) {
 func (g *guard) about(p *snapshot.Pod) bool {
 	if !g.parsed {
 		g.parsed = true
-		if sel, err := metav1.LabelSelectorAsSelector(g.budget.Spec.Selector); err == nil && !sel.Empty() {
-			g.selector = sel
-		}
+		g.selector = policy.BudgetSelector(g.budget)
 	}
-	if len(p.Obj.Labels) == 0 || g.selector == nil || !g.selector.Matches(labels.Set(p.Obj.Labels)) {
+	if g.selector == nil || !g.selector.Matches(labels.Set(p.Obj.Labels)) {
 		return false
 	}
 	_, counted := g.budget.Status.DisruptedPods[p.Obj.Name]

@@ -50,6 +50,40 @@ func TestPreemptionLooksOnForANodeThatViolatesNoBudget(t *testing.T) {
 	}
 }
 
+func TestPreemptionSparesPodsOfABudgetThatIsAboutAll(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		selector *metav1.LabelSelector
+		want     string
+	}{
+		{"an empty selector selects all pods of the namespace, without labels, too", &metav1.LabelSelector{}, "n2"},
+		{"none selects nothing", nil, "n1"},
+		{"nor does one that nobody understands", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}, "n1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			snap := snapshot.New(nil)
+			snap.SetNamespace("default", nil)
+			snap.SetNamespace("other", nil)
+			for node, prio := range map[string]string{"n1": "prio=1", "n2": "prio=2"} {
+				snap.SetNode(parseNode([]string{node, "cpu=1"}))
+				p := parsePod([]string{"pod-" + node, "on=" + node, "cpu=1", prio})
+				if node == "n2" {
+					p.Namespace = "other"
+				}
+				snap.Add(snap.NewPod(p), node)
+			}
+			c := newCycle(snap)
+			c.budgets.set(&policyv1.PodDisruptionBudget{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "all"}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: tc.selector},
+			})
+			d := c.decide(snap.NewPod(parsePod([]string{"p", "cpu=1", "prio=10"})))
+			if pre, _ := c.preempt(d.unfit); pre.node == nil || pre.node.Name != tc.want {
+				t.Errorf("got %+v, want room on %s", pre, tc.want)
+			}
+		})
+	}
+}
+
 // BenchmarkPreemption beside budgets of other namespaces and of this one.
 func BenchmarkPreemption(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {

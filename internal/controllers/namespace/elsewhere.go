@@ -13,7 +13,7 @@ const lookElsewhere = 2 * time.Second
 // findings are what is left in a namespace, and what is in the way.
 type findings struct {
 	left    []remainder
-	failed  []string // deletions
+	failed  []string // deletions, and what has not gone though it should have
 	others  []string // what other servers have left, in the words of the condition
 	unknown []string // group-versions of which nobody knows what is left, and why
 }

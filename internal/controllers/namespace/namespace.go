@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/cache"
@@ -107,17 +108,24 @@ func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (contr
 			failed = append(failed, err.Error())
 		}
 	}
-	found := findings{left: r.left(contents, ns.Name), failed: failed}
-	next := controller.Done.Cool(pace(found.left))
+	found := findings{left: r.left(contents, ns.Name)}
+	next := controller.Done
+	switch wait, late := graceLeft(ns, r.list(core.Pods.Def, ns.Name), time.Now()); {
+	case wait > 0:
+		next = controller.After(wait)
+	case late:
+		found.failed = append(found.failed, fmt.Sprintf("unexpected items still remain in namespace: %s for gvr: /v1, Resource=pods", ns.Name))
+	}
+	next = next.Cool(pace(found.left))
 	if r.elsewhere != nil {
 		if err := r.emptyElsewhere(ctx, ns.Name, &found); err != nil {
 			failed = append(failed, err.Error())
-			found.failed = failed
 		}
 		if len(found.others)+len(found.unknown) > 0 {
 			next = controller.After(lookElsewhere) // nobody tells what goes there
 		}
 	}
+	found.failed = append(found.failed, failed...)
 	reported, err := r.report(ctx, ns, &found)
 	if err != nil {
 		return next, err
@@ -141,6 +149,26 @@ func (r *reconciler) Reconcile(ctx context.Context, ns *corev1.Namespace) (contr
 		err = nil
 	}
 	return controller.Done, err
+}
+
+// graceLeft is how long the pods that are left may still take to end, counted from when the
+// namespace was deleted. If that is over, late says that there are some which nothing holds but
+// their node, which does not answer.
+func graceLeft(ns *corev1.Namespace, pods []*cache.Item, now time.Time) (left time.Duration, late bool) {
+	if len(pods) == 0 {
+		return 0, false
+	}
+	var grace int64
+	late = true
+	for _, it := range pods {
+		pod := it.Object.(*corev1.Pod)
+		late = late && len(pod.Finalizers) == 0
+		if !core.PodTerminal(pod) {
+			grace = max(grace, ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 0))
+		}
+	}
+	left = ns.DeletionTimestamp.Add(time.Duration(grace) * time.Second).Sub(now)
+	return max(0, left), late
 }
 
 // order is what to delete now: pods as long as there are any, so that what they

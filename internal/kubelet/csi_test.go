@@ -567,6 +567,7 @@ func TestPodGetsADevice(t *testing.T) {
 	if got := n.config("main").Devices; len(got) != 1 || got[0].HostPath != want || got[0].ContainerPath != "/dev/xvda" || got[0].Permissions != "mrw" {
 		t.Errorf("the container has the devices %v, want %s", got, want)
 	}
+	n.event(`web Normal SuccessfulMountVolume: MapVolume.MapPodDevice succeeded for volume "pv-1" volumeMapPath "/var/lib/kubelet/pods/` + string(pod.UID) + `/volumeDevices/kubernetes.io~csi"`)
 	apitest.DeletePod(t, n.api, "web", 0)
 	n.gone("web")
 	wait.Until(t, func() error {

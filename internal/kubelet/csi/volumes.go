@@ -216,6 +216,9 @@ func (s *Volumes) Path(r *Request) string {
 	return filepath.Join(s.at.volumeDir(r.Pod.UID, r.Name()), mountDir)
 }
 
+// DevicesOf is the directory, as drivers see it, in which a pod has links to its devices.
+func (s *Volumes) DevicesOf(pod types.UID) string { return s.at.told(s.at.deviceLink(pod, "")) }
+
 // Want says that a pod wants a volume: it is in use from now on, until TearDown.
 func (s *Volumes) Want(r *Request) {
 	s.mu.Lock()

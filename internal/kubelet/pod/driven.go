@@ -176,12 +176,21 @@ func (d *driven) setUpOne(waiting context.Context, f found) error {
 		}
 		var err error
 		if f.Context, err = d.s.Runner.Objects.Attached(d.ctx, f.Attachment); err != nil {
-			return d.unless(s.Path(f.Request), &volume.MountError{Step: "MountVolume.WaitForAttach", Volume: f.Name(), Device: f.Device(), Err: err})
+			step := "MountVolume.WaitForAttach"
+			if f.Device() {
+				step = "MapVolume.WaitForAttach"
+			}
+			return d.unless(s.Path(f.Request), &volume.MountError{Step: step, Volume: f.Name(), Device: f.Device(), Err: err})
 		}
 	}
+	fresh := f.Device() && !s.Mounted(s.Path(f.Request))
 	path, err := s.SetUp(d.ctx, f.Request)
 	if err != nil {
 		return err
+	}
+	if fresh {
+		d.s.Runner.About(d.pod, "").Event(v1.EventTypeNormal, "SuccessfulMountVolume",
+			fmt.Sprintf("MapVolume.MapPodDevice succeeded for volume %q volumeMapPath %q", f.Name(), s.DevicesOf(d.pod.UID)))
 	}
 	d.done(path) // which says when it is due
 	if f.PV == nil {

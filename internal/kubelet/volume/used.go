@@ -67,8 +67,9 @@ func Check(pod *v1.Pod, v *v1.Volume, pv *v1.PersistentVolume, node *v1.Node) er
 	if err == nil {
 		return nil
 	}
+	step := "MountVolume.NodeAffinity check"
 	if isDevice(pv) {
-		return &MountError{Step: "MapVolume.NodeAffinity check", Volume: pv.Name, Device: true, Err: err}
+		step = "MapVolume.NodeAffinity check"
 	}
-	return &MountError{Step: "MountVolume.NodeAffinity check", Volume: pv.Name, Err: err}
+	return &MountError{Step: step, Volume: pv.Name, Err: err} // people are told that as of a file system, either way
 }

@@ -151,6 +151,30 @@ func TestContainerWhosePostStartHookFailsEndsAsAnyOther(t *testing.T) {
 	})
 }
 
+func TestHookThatIsNoneFails(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := newNode(t, fakecri.Options{})
+		defer func() { n.end() }()
+		createPod(t, n.api, "web", `{containers: [{name: c, image: x, lifecycle: {postStart: {tcpSocket: {port: 80}}}}]}`)
+		p := n.after(5*time.Second, "web")
+		if st := p.Status.ContainerStatuses[0]; st.State.Running != nil || st.LastTerminationState.Terminated == nil {
+			t.Errorf("got %+v, want that its container is ended each time", st)
+		}
+		if events := n.api.TakeEvents(); !slices.Contains(events, "web spec.containers{c} Warning FailedPostStartHook: PostStartHook failed") {
+			t.Errorf("events: got %q", events)
+		}
+		createPod(t, n.api, "end", `{containers: [{name: c, image: x, lifecycle: {preStop: {tcpSocket: {port: 80}}}}]}`)
+		n.pod("end")
+		deletePod(t, n.api, "end", 30)
+		if p := n.after(5*time.Second, "end"); p != nil {
+			t.Errorf("one before the end of its container: got %+v, want that it holds nothing up", p.Status)
+		}
+		if events := strings.Join(n.api.TakeEvents(), "\n"); !strings.Contains(events, "end spec.containers{c} Warning FailedPreStopHook: ") {
+			t.Errorf("events: got\n%s", events)
+		}
+	})
+}
+
 func TestRuleStartsAllContainersAnew(t *testing.T) {
 	trace.Proves(t, "KEP-5532")
 	inBubble(t, func(t *testing.T) {

@@ -47,10 +47,13 @@ func (r *Runner) runHook(ctx context.Context, c hookCall) error {
 			return fmt.Errorf("command '%s' exited with %d: %s", strings.Join(h.Exec.Command, " "), code, out)
 		}
 		return nil
-	case h.HTTPGet != nil && r.Disk != nil:
+	case h.HTTPGet != nil && r.Disk == nil: // a simulated pod has nothing that would answer
+		return nil
+	case h.HTTPGet != nil:
 		return r.httpHook(ctx, h.HTTPGet, c.target)
+	default: // tcpSocket, which is accepted in manifests and fails everywhere
+		return fmt.Errorf("invalid handler: %v", h)
 	}
-	return nil // tcpSocket is accepted in manifests and has never done anything
 }
 
 // httpHook makes the request; any answer will do. A container that does not speak TLS after all is asked without, and

@@ -9,7 +9,8 @@ import (
 
 // Values are numbers that the kernel counts for a cgroup: by the name of the file of version 2 ("pids.current"), with the word of the line
 // where it has several ("cpu.stat nr_periods"), and the device before that for what is read and written
-// ("io.stat 8:0 rbytes"). Averages are in hundredths of a percent ("cpu.pressure some avg10"). What is not limited, or not counted, is not among them.
+// ("io.stat 8:0 rbytes"). Averages are in hundredths of a percent ("cpu.pressure some avg10"). Of "cgroup.procs" it is how many processes the
+// cgroup itself has; "cpu.shares" is the weight as version 1 has it. What is not limited, or not counted, is not among them.
 type Values map[string]uint64
 
 // WorkingSet is what a cgroup holds in memory that it is likely to need, in bytes; false: the kernel does not tell.
@@ -20,8 +21,8 @@ func (v Values) WorkingSet() (uint64, bool) {
 
 // counted are the files that Read reads.
 var counted = []string{
-	"cpu.stat", "cpu.max", "cpu.pressure", "io.pressure", "io.stat", "memory.current", "memory.events", "memory.max", "memory.peak",
-	"memory.pressure", "memory.stat", "memory.swap.current", "memory.swap.max", "pids.current", "pids.max",
+	"cgroup.procs", "cpu.stat", "cpu.max", "cpu.pressure", "cpu.weight", "io.pressure", "io.stat", "memory.current", "memory.events", "memory.low", "memory.max",
+	"memory.peak", "memory.pressure", "memory.stat", "memory.swap.current", "memory.swap.max", "pids.current", "pids.max",
 }
 
 // Read reads what the kernel says of a cgroup and those below it; of one that is not there, there is nothing.
@@ -35,6 +36,10 @@ func (t Tree) Read(path string) Values {
 			v.add(file, string(text))
 		}
 	}
+	if weight, ok := v["cpu.weight"]; ok && weight > 0 { // 1 to 10000 are 2 to 262144
+		v["cpu.shares"] = 2 + (weight-1)*262142/9999
+		delete(v, "cpu.weight")
+	}
 	return v
 }
 
@@ -44,6 +49,10 @@ func (v Values) add(file, text string) {
 		if n, err := strconv.ParseUint(number, 10, 64); err == nil {
 			v[key] = n
 		}
+	}
+	if file == "cgroup.procs" {
+		v[file] = uint64(strings.Count(text, "\n"))
+		return
 	}
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)

@@ -20,12 +20,15 @@ var oldNumbers = []old{
 	{"cpu/cpu.stat", "throttled_time", "cpu.stat throttled_usec", 1000},
 	{"cpu/cpu.cfs_quota_us", "", "cpu.max quota", 1},
 	{"cpu/cpu.cfs_period_us", "", "cpu.max period", 1},
+	{"cpu/cpu.shares", "", "cpu.shares", 1},
 	{"cpuacct/cpuacct.usage", "", "cpu.stat usage_usec", 1000},
 	{"cpuacct/cpuacct.usage_user", "", "cpu.stat user_usec", 1000},
 	{"cpuacct/cpuacct.usage_sys", "", "cpu.stat system_usec", 1000},
 	{"memory/memory.usage_in_bytes", "", "memory.current", 1},
 	{"memory/memory.limit_in_bytes", "", "memory.max", 1},
 	{"memory/memory.max_usage_in_bytes", "", "memory.peak", 1},
+	{"memory/memory.soft_limit_in_bytes", "", "memory.low", 1},
+	{"memory/memory.failcnt", "", "memory.events max", 1},
 	{"memory/memory.kmem.usage_in_bytes", "", "memory.stat kernel", 1},
 	{"memory/memory.oom_control", "oom_kill", "memory.events oom_kill", 1},
 	{"memory/memory.stat", "total_rss", "memory.stat anon", 1},
@@ -64,6 +67,9 @@ func (t Tree) readOld(path string) Values {
 				v[o.key] = n / o.per
 			}
 		}
+	}
+	if procs := text("memory/cgroup.procs"); procs != "" {
+		v.add("cgroup.procs", procs)
 	}
 	for file, short := range map[string]string{"blkio/blkio.throttle.io_service_bytes_recursive": "bytes", "blkio/blkio.throttle.io_serviced_recursive": "ios"} {
 		for line := range strings.Lines(text(file)) { // a device, "Read" or "Write" among others, and how much

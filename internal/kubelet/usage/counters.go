@@ -30,6 +30,9 @@ var (
 		{prometheus.NewDesc("container_cpu_user_seconds_total", "Cumulative user cpu time consumed in seconds.", ofScrape, nil), "cpu.stat user_usec", micro, count},
 		{prometheus.NewDesc("container_cpu_system_seconds_total", "Cumulative system cpu time consumed in seconds.", ofScrape, nil), "cpu.stat system_usec", micro, count},
 		{prometheus.NewDesc("container_spec_cpu_period", "CPU period of the container.", ofScrape, nil), "cpu.max period", whole, gauge},
+		{prometheus.NewDesc("container_spec_cpu_shares", "CPU share of the container.", ofScrape, nil), "cpu.shares", whole, gauge},
+		{prometheus.NewDesc("container_processes", "Number of processes running inside the container.", ofScrape, nil), "cgroup.procs", whole, gauge},
+		{prometheus.NewDesc("container_memory_failcnt", "Number of memory usage hits limits", ofScrape, nil), "memory.events max", whole, count},
 		{prometheus.NewDesc("container_memory_cache", "Number of bytes of page cache memory.", ofScrape, nil), "memory.stat file", whole, gauge},
 		{prometheus.NewDesc("container_memory_mapped_file", "Size of memory mapped files in bytes.", ofScrape, nil), "memory.stat file_mapped", whole, gauge},
 		{prometheus.NewDesc("container_memory_kernel_usage", "Size of kernel memory allocated in bytes.", ofScrape, nil), "memory.stat kernel", whole, gauge},
@@ -61,6 +64,7 @@ var (
 	}
 	memoryFailures = prometheus.NewDesc("container_memory_failures_total", "Cumulative count of memory allocation failures.", append([]string{"failure_type", "scope"}, ofScrape...), nil)
 	memoryLimit    = prometheus.NewDesc("container_spec_memory_limit_bytes", "Memory limit for the container.", ofScrape, nil)
+	memoryKept     = prometheus.NewDesc("container_spec_memory_reservation_limit_bytes", "Memory reservation limit for the container.", ofScrape, nil)
 )
 
 // tell tells what the kernel counts for a cgroup.
@@ -82,6 +86,7 @@ func tell(ch chan<- prometheus.Metric, v cgroup.Values, labels []string) {
 		}
 	}
 	ch <- prometheus.MustNewConstMetric(memoryLimit, gauge, float64(v["memory.max"]), labels...) // 0: none
+	ch <- prometheus.MustNewConstMetric(memoryKept, gauge, float64(v["memory.low"]), labels...)
 	for _, kind := range []string{"pgfault", "pgmajfault"} {
 		if n, ok := v["memory.stat "+kind]; ok {
 			for _, scope := range []string{"container", "hierarchy"} { // what is below it counts for it

@@ -76,7 +76,7 @@ var (
 func (s *Snapshot) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		scrapedCPU, scrapedUsage, scrapedSet, scrapedRSS, scrapedSwap, scrapedFS, scrapedLimit, scrapedStart, scrapedSeen,
-		scrapedCores, scrapedMachine, scrapedSwaps, memoryFailures, memoryLimit,
+		scrapedCores, scrapedMachine, scrapedSwaps, memoryFailures, memoryLimit, memoryKept,
 	} {
 		ch <- d
 	}

@@ -61,6 +61,7 @@ func look() *Snapshot {
 				"/pods/podu1/c1": {
 					"cpu.stat nr_throttled": 9, "cpu.stat throttled_usec": 2e6, "cpu.max quota": 50000, "memory.max": 1 << 20, "memory.stat pgmajfault": 5,
 					"io.stat 1:99999 rbytes": 30, "io.stat 1:99999 rios": 2, "memory.events oom_kill": 1, "memory.pressure some total": 4e6,
+					"cpu.shares": 512, "cgroup.procs": 3, "memory.events max": 4, "memory.low": 2048,
 				},
 			}[path]
 		},
@@ -86,6 +87,8 @@ func TestDashboardsFindWhatTheyReadOfContainers(t *testing.T) {
 		"container_cpu_cfs_throttled_periods_total{" + c + " 9", "container_cpu_cfs_throttled_seconds_total{" + c + " 2", "container_spec_cpu_quota{" + c + " 50000",
 		"container_spec_memory_limit_bytes{" + c + " 1.048576e+06", `container_memory_failures_total{` + `container="main",failure_type="pgmajfault",id="/pods/podu1/c1",image="nginx",name="c1",namespace="shop",pod="web",scope="hierarchy"} 5`,
 		`container_fs_reads_bytes_total{container="main",device="1:99999",id="/pods/podu1/c1",image="nginx",name="c1",namespace="shop",pod="web"} 30`,
+		"container_spec_cpu_shares{" + c + " 512", "container_processes{" + c + " 3", "container_memory_failcnt{" + c + " 4",
+		"container_spec_memory_reservation_limit_bytes{" + c + " 2048", "container_spec_memory_reservation_limit_bytes{" + p + " 0",
 		"container_oom_events_total{" + c + " 1", "container_pressure_memory_waiting_seconds_total{" + c + " 4", "container_memory_swap{" + c + " 3 1000000",
 		`container_fs_limit_bytes{container="main",device="",id="/pods/podu1/c1",image="nginx",name="c1",namespace="shop",pod="web"} 7000`,
 		`container_network_receive_bytes_total{container="",id="/pods/podu1",image="",interface="eth0",name="",namespace="shop",pod="web"} 11`,

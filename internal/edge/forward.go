@@ -111,7 +111,7 @@ func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
 
 // forward sends a request to an endpoint and its answer back.
 func (x *exchange) forward(a *answer, r *http.Request) {
-	if r.Body != nil && r.Body != http.NoBody {
+	if r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 {
 		r.Body = &upload{body: body{from: r.Body, a: a}, Closer: r.Body}
 	}
 	if c := x.o.Connect; c > 0 {

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/kemudi/kemudi/internal/edge/route"
@@ -20,8 +19,7 @@ func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.serve(w, r,
 
 // serve is ServeHTTP for what came through a door, by its port; 0: through the ports of Ingresses.
 func (e *Edge) serve(w http.ResponseWriter, r *http.Request, through uint16) {
-	a := &answer{ResponseWriter: w, control: http.NewResponseController(w), began: time.Now()}
-	a.patience(r)
+	a := newAnswer(w, r)
 	defer func() { e.finish(a) }()
 	s := e.state.Load()
 	host, ok := route.Canonical(r.Host)
@@ -189,76 +187,17 @@ func (e *Edge) finish(a *answer) {
 	}
 	e.metrics.requests[class].Inc()
 	e.pace.request()
+	now := time.Now()
 	if a.status != http.StatusSwitchingProtocols {
-		e.metrics.duration.Observe(time.Since(a.began).Seconds())
+		e.metrics.duration.Observe(now.Sub(a.began).Seconds())
 	}
 	if !a.hijacked {
 		if a.unread.Load() { // the server waits for what is left of it before it answers (E5)
-			_ = a.control.SetReadDeadline(time.Now().Add(lingerTimeout))
+			_ = a.control.SetReadDeadline(now.Add(lingerTimeout))
 		}
-		a.extend() // for what is still buffered
+		a.extend(now) // for what is still buffered
 	}
 }
-
-// answer is the way back to a client.
-type answer struct {
-	http.ResponseWriter
-	control  *http.ResponseController
-	began    time.Time
-	extended time.Time // when the client was last given time to read
-	status   int
-	bytes    int64
-	hijacked bool
-	unread   atomic.Bool // not all of the request's body has been read
-}
-
-// sendTimeout is how long a client may read nothing of what is sent to it (E5), and bodyTimeout
-// how long it may send nothing of what it has announced.
-const (
-	sendTimeout = 60 * time.Second
-	bodyTimeout = 60 * time.Second
-	// lingerTimeout is how long a client may take for the rest of a body that nobody wants.
-	lingerTimeout = 5 * time.Second
-	// extendAfter is how old the time that a client has may be before it is given more.
-	extendAfter = 5 * time.Second
-)
-
-// patience takes away what the request before on the same connection has left, if the server may have something to say
-// before there is an answer: that gets its own time.
-func (a *answer) patience(r *http.Request) {
-	asks := r.Body != nil && r.Body != http.NoBody
-	if asks && r.ProtoMajor == 1 {
-		_ = a.control.SetWriteDeadline(time.Time{})
-	}
-	a.unread.Store(asks)
-}
-
-func (a *answer) extend() {
-	if now := time.Now(); now.Sub(a.extended) > extendAfter {
-		a.extended = now
-		_ = a.control.SetWriteDeadline(now.Add(sendTimeout))
-	}
-}
-
-// WriteHeader sends the status. Of several, the last counts: those before inform only.
-func (a *answer) WriteHeader(status int) {
-	a.status = status
-	a.extend()
-	a.ResponseWriter.WriteHeader(status)
-}
-
-func (a *answer) Write(data []byte) (int, error) {
-	if a.status == 0 {
-		a.status = http.StatusOK
-	}
-	a.extend()
-	n, err := a.ResponseWriter.Write(data)
-	a.bytes += int64(n)
-	return n, err
-}
-
-// Unwrap lets a response controller flush.
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // body is what a client sends. Who sends nothing is not waited for (E5).
 type body struct {

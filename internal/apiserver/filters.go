@@ -167,6 +167,7 @@ func (s *Server) withAuthn(next http.Handler) http.Handler {
 		}
 		began := time.Now()
 		res, ok, err := s.o.Authenticator.AuthenticateRequest(r)
+		st.audit.Spent(audit.Authentication, time.Since(began))
 		if err != nil || !ok {
 			s.metrics.authenticated(nil, err, began)
 			if err != nil {
@@ -344,7 +345,9 @@ func (s *Server) decide(ctx context.Context, a authorizer.Attributes, told *audi
 	}
 	asked := time.Now()
 	decision, reason, err := s.o.Authorizer.Authorize(ctx, a)
-	s.metrics.authorized(decision, err, time.Since(asked))
+	took := time.Since(asked)
+	s.metrics.authorized(decision, err, took)
+	told.Spent(audit.Authorization, took)
 	told.Decided(decision, reason)
 	if decision == authorizer.DecisionAllow {
 		return nil

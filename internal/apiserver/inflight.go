@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/flow"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
+	"github.com/kemudi/kemudi/internal/audit"
 )
 
 // What a request takes of memory while it runs, at least.
@@ -84,7 +86,9 @@ func (s *Server) withInflight(next http.Handler) http.Handler {
 			if !f.Exempt() {
 				seats = s.seatsFor(r)
 			}
+			began := time.Now()
 			held, refused := s.flows.Acquire(r.Context(), f, seats, &about)
+			st.audit.Spent(audit.Queue, time.Since(began))
 			if refused != "" {
 				s.tooMany(w, r)
 				return

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/timeouts"
+	"github.com/kemudi/kemudi/internal/audit"
 )
 
 // metrics are upstream's names where they mean the same.
@@ -303,6 +304,10 @@ func (w *countingWriter) Write(b []byte) (int, error) {
 		w.st.code = http.StatusOK
 		w.hurry()
 		w.st.audit.Started(http.StatusOK)
+	}
+	if told := w.st.audit; told != nil {
+		began := time.Now()
+		defer func() { told.Spent(audit.Answer, time.Since(began)) }()
 	}
 	n, err := w.ResponseWriter.Write(b)
 	w.st.wrote += int64(n)

@@ -35,6 +35,7 @@ var onMemoryOnly = map[string]string{
 	"TestWatchesLastAsLongAsTheServerIsTold":             "needs virtual time",
 	"TestEventsAreKeptAsLongAsTheServerIsTold":           "needs virtual time",
 	"TestPagesInBrowsersWatchByMessages":                 "has real connections already, and asks little of a store",
+	"TestEventsOfSlowRequestsTellWhatTookLong":           "needs virtual time",
 	"TestBeginningOfAWatchIsAudited":                     "has real connections already, and asks little of a store",
 	"TestProfileTakesAsLongAsItIsAskedTo":                "needs virtual time",
 	"TestProfilesAreServedToWhoMayGetThem":               "asks nothing of a store",

@@ -30,6 +30,7 @@ type Request struct {
 		sync.Mutex
 		event   auditv1.Event
 		started bool
+		spent   [layers]time.Duration
 	}
 }
 
@@ -327,6 +328,7 @@ func (r *Request) Complete(code int) {
 	if silent {
 		r.tell(auditv1.StageResponseStarted)
 	}
+	r.annotateSlow()
 	r.tell(auditv1.StageResponseComplete)
 }
 

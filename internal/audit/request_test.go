@@ -37,6 +37,7 @@ func TestNothingIsPaidForWhatIsNotAudited(t *testing.T) {
 		r.Answered(doc)
 		r.AnsweredStatus(status)
 		r.Started(code)
+		r.Spent(Store, 1)
 	})
 	if allocs != 0 {
 		t.Errorf("got %v allocations, want none", allocs)

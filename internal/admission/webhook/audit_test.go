@@ -46,7 +46,9 @@ func TestAuditLogTellsWhatWebhooksDid(t *testing.T) {
 		t.Fatalf("%v in %s", err, lines)
 	}
 	got := e.Annotations
-	maps.DeleteFunc(got, func(key, _ string) bool { return strings.HasPrefix(key, "authorization.k8s.io/") })
+	maps.DeleteFunc(got, func(key, _ string) bool {
+		return strings.HasPrefix(key, "authorization.k8s.io/") || strings.HasPrefix(key, "apiserver.latency.k8s.io/")
+	})
 	want := map[string]string{
 		"mutation.webhook.admission.k8s.io/round_0_index_0":               `{"configuration":"m","webhook":"a.example.com","mutated":true}`,
 		"patch.webhook.admission.k8s.io/round_0_index_0":                  `{"configuration":"m","webhook":"a.example.com","patch":[{"op":"add","path":"/data","value":{"a":"b"}}],"patchType":"JSONPatch"}`,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/match"
+	"github.com/kemudi/kemudi/internal/audit"
 	"github.com/kemudi/kemudi/internal/patch"
 	"github.com/kemudi/kemudi/internal/wire"
 )
@@ -97,6 +98,7 @@ func (p *plugin) mutateBy(ctx context.Context, w *webhook, t *match.Target, at t
 	}
 	began, changed := time.Now(), false
 	r, err := p.call(ctx, w, q)
+	a.Audit.Spent(audit.MutatingWebhooks, time.Since(began))
 	if err == nil {
 		w.tell(a, r)
 		if !r.Allowed {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/match"
+	"github.com/kemudi/kemudi/internal/audit"
 )
 
 // asking is one webhook that is asked beside others.
@@ -32,6 +33,7 @@ func (p *plugin) validate(ctx context.Context, a *admission.Attributes) error {
 	if ctx.Err() != nil {
 		return errTimeout()
 	}
+	began := time.Now()
 	if len(all) == 1 {
 		p.askOne(ctx, a, &all[0])
 	} else {
@@ -41,6 +43,7 @@ func (p *plugin) validate(ctx context.Context, a *admission.Attributes) error {
 		}
 		wg.Wait()
 	}
+	a.Audit.Spent(audit.ValidatingWebhooks, time.Since(began))
 	for i := range all {
 		k := &all[i]
 		if k.r != nil {

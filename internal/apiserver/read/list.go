@@ -257,7 +257,7 @@ func (r *Reader) listAt(ctx context.Context, c *call.Call, q *query, at request.
 		}
 		began := time.Now()
 		got, err := r.Store.List(ctx, prefix, o)
-		r.Tell("list", c.Resource.Def, began, err)
+		r.Tell("list", c, began, err)
 		if err != nil {
 			return nil, refusedAt(c, at.Rev, err)
 		}

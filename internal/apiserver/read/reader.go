@@ -12,6 +12,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
+	"github.com/kemudi/kemudi/internal/audit"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/store"
@@ -120,7 +121,7 @@ func (r *Reader) Latest(ctx context.Context, c *call.Call, fresh bool) (*cache.I
 	}
 	began := time.Now()
 	kv, _, err := r.Store.Get(ctx, c.Key())
-	r.Tell("get", c.Resource.Def, began, err)
+	r.Tell("get", c, began, err)
 	if err != nil || kv.Rev == 0 {
 		return nil, err
 	}
@@ -166,10 +167,12 @@ func NewItem(obj resource.Object, rev int64) *cache.Item {
 	return &cache.Item{Key: cache.Key(obj.GetNamespace(), obj.GetName()), Rev: rev, Object: obj}
 }
 
-// Tell tells how long the store has taken for an operation.
-func (r *Reader) Tell(operation string, def *resource.Def, began time.Time, err error) {
+// Tell tells how long the store has taken for an operation that a call asked for.
+func (r *Reader) Tell(operation string, c *call.Call, began time.Time, err error) {
+	took := time.Since(began)
+	c.Audit.Spent(audit.Store, took)
 	if r.Took != nil {
-		r.Took(operation, def, time.Since(began), err)
+		r.Took(operation, c.Resource.Def, took, err)
 	}
 }
 

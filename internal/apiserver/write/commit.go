@@ -173,7 +173,7 @@ func (w *attempt) put(ctx context.Context, obj resource.Object, value []byte, tx
 	}
 	began := time.Now()
 	res, err := p.o.Store.Txn(ctx, txn)
-	p.o.Reads.Tell(operation, w.c.Resource.Def, began, err)
+	p.o.Reads.Tell(operation, w.c, began, err)
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
 		return nil, apierrors.NewRequestEntityTooLargeError(err.Error())

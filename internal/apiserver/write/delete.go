@@ -265,7 +265,7 @@ func (p *Pipeline) remove(ctx context.Context, c *call.Call, old *cache.Item, la
 		}
 		began := time.Now()
 		res, err := p.o.Store.Txn(ctx, txn)
-		p.o.Reads.Tell("delete", c.Resource.Def, began, err)
+		p.o.Reads.Tell("delete", c, began, err)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("delete %s: %w", c.Key(), err)

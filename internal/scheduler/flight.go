@@ -300,8 +300,10 @@ func (l *loop) bind(f *flight) {
 			if done, err := l.bindBy(ctx, obj, b); done {
 				return err
 			}
-			_, err := l.pods.Post(ctx, obj.Namespace, obj.Name, "binding", b)
-			return err
+			return plugins.Persist(ctx, func() error {
+				_, err := l.pods.Post(ctx, obj.Namespace, obj.Name, "binding", b)
+				return err
+			})
 		},
 		then: func(err error) {
 			f.item.by.watch.took(atBind, statusOf(err), time.Since(began))

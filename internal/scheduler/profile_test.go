@@ -113,7 +113,7 @@ func TestWaitsAsLongAsTheConfigurationSays(t *testing.T) {
 		began := time.Now()
 		r.onBinding(func(*client.Request) error {
 			if at = append(at, time.Since(began).Round(time.Second)); len(at) < 4 {
-				return apierrors.NewInternalError(errors.New("boom"))
+				return apierrors.NewForbidden(corev1.Resource("pods"), "p", errors.New("boom"))
 			}
 			return nil
 		})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -499,12 +500,12 @@ func TestTriesAgainWithBackoffWhenBindingFails(t *testing.T) {
 		r.onBinding(func(*client.Request) error {
 			at = append(at, time.Since(began).Round(time.Second))
 			if len(at) < 6 {
-				return apierrors.NewInternalError(errors.New("boom"))
+				return apierrors.NewForbidden(corev1.Resource("pods"), "p", errors.New("boom"))
 			}
 			return nil
 		})
 		r.pod("p cpu=1")
-		why := "binding rejected: Internal error occurred: boom"
+		why := `binding rejected: pods "p" is forbidden: boom`
 		r.said("p", corev1.PodCondition{Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulerError, Message: why}, "Warning FailedScheduling p: "+why)
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -515,6 +516,35 @@ func TestTriesAgainWithBackoffWhenBindingFails(t *testing.T) {
 		}
 		if got := r.attempts("error"); got != 5 {
 			r.t.Errorf("%d attempts with an error, want 5", got)
+		}
+	})
+}
+
+func TestBindingIsSentAgainAtOnceWhenTheAPIFailsForAMoment(t *testing.T) {
+	inCluster(t, func(r *rig) {
+		r.node("n1 cpu=1")
+		var at []time.Duration
+		began := time.Now()
+		r.onBinding(func(*client.Request) error {
+			switch at = append(at, time.Since(began)); len(at) {
+			case 1:
+				return apierrors.NewInternalError(errors.New("boom"))
+			case 2:
+				return apierrors.NewServiceUnavailable("boom")
+			case 3:
+				return fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
+			}
+			return nil
+		})
+		r.pod("p cpu=1")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		r.where("p", "n1")
+		if want := []time.Duration{0, 10 * time.Millisecond, 60 * time.Millisecond, 310 * time.Millisecond}; !slices.Equal(at, want) {
+			r.t.Errorf("tried at %v, want %v", at, want)
+		}
+		if got := r.take(); slices.ContainsFunc(got, func(e string) bool { return strings.HasPrefix(e, "Warning") }) {
+			r.t.Errorf("events: got %q", got)
 		}
 	})
 }
@@ -547,7 +577,7 @@ func TestAFailedBindingGivesThePlaceBack(t *testing.T) {
 		r.onBinding(func(q *client.Request) error {
 			if q.Name == "p" {
 				time.Sleep(time.Second)
-				return apierrors.NewInternalError(errors.New("boom"))
+				return apierrors.NewForbidden(corev1.Resource("pods"), "p", errors.New("boom"))
 			}
 			return nil
 		})

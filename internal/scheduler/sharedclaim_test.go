@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/core/claims"
@@ -103,4 +105,49 @@ func (r *rig) bindClaim(name string, there bool) {
 		r.t.Fatal(err)
 	}
 	synctest.Wait()
+}
+
+// TestVolumesAreReservedAgainWhenTheAPIFailsForAMoment has the writes of what was decided about claims fail, also those that were
+// done.
+func TestVolumesAreReservedAgainWhenTheAPIFailsForAMoment(t *testing.T) {
+	for name, setting := range map[string]struct{ writes, provisioner string }{
+		"of what is made":  {"update data", "made.example.com"},
+		"of what is there": {"update v", claims.NoProvisioner},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(r *rig) {
+				r.node("n1 cpu=4")
+				made(r, storage.StorageClasses, "{metadata: {name: waits}, provisioner: "+setting.provisioner+", volumeBindingMode: WaitForFirstConsumer}")
+				made(r, core.PersistentVolumeClaims, "{metadata: {name: data, namespace: default}, spec: {storageClassName: waits, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}")
+				there := setting.provisioner == claims.NoProvisioner
+				if there {
+					v := made(r, core.PersistentVolumes, `{metadata: {name: v}, spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], storageClassName: waits, hostPath: {path: /v}}}`).DeepCopy()
+					v.Status.Phase = corev1.VolumeAvailable
+					if _, err := client.For(r.admin, core.PersistentVolumes).UpdateStatus(r.t.Context(), v); err != nil {
+						r.t.Fatal(err)
+					}
+				}
+				tries := 0
+				r.mu.Lock()
+				r.mu.all = func(q *client.Request) error {
+					if strings.TrimSpace(q.Verb+" "+q.Sub)+" "+q.Name != setting.writes {
+						return nil
+					}
+					if tries++; tries < 3 {
+						return apierrors.NewServiceUnavailable("wait a moment")
+					}
+					return nil
+				}
+				r.mu.Unlock()
+				r.create("p cpu=1 claim=data")
+				time.Sleep(time.Second)
+				synctest.Wait()
+				r.bindClaim("data", there)
+				r.where("p", "n1")
+				if said := r.take(); tries != 3 || slices.ContainsFunc(said, func(e string) bool { return strings.HasPrefix(e, "Warning") }) {
+					r.t.Errorf("got %d tries and events %q", tries, said)
+				}
+			})
+		})
+	}
 }

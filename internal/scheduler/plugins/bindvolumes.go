@@ -83,7 +83,9 @@ func (p *volumeBinding) PreBind(c *Cycle, n *snapshot.Node) Work {
 		return Work{}
 	}
 	return Work{
-		Do:   func(ctx context.Context, t client.Transport) error { return x.write(ctx, t, n.Name) },
+		Do: func(ctx context.Context, t client.Transport) error {
+			return Persist(ctx, func() error { return x.write(ctx, t, n.Name) })
+		},
 		Wait: Wait{For: p.timeout, Over: func() (bool, error) { return x.done(c.Snapshot, n) }},
 	}
 }

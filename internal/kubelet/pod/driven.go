@@ -103,6 +103,9 @@ func (d *driven) look(v *v1.Volume) error {
 	}
 	if !placed {
 		if err := volumes.Place(d.ctx, sources{d.s, d.ctx}, d.pod, v, pv); err != nil {
+			if claim != nil { // else it is the pod's own, and no object of the API
+				d.s.reportFormat(pv, err)
+			}
 			return err
 		}
 	}

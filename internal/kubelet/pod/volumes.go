@@ -100,6 +100,13 @@ func (s *Set) reportMountErrors(pod *v1.Pod, err error) {
 	s.Runner.About(pod, "").Event(v1.EventTypeWarning, reason, err.Error())
 }
 
+// reportFormat tells of a volume, beside its pods, that there is another file system on it than it is said to have, if err is that.
+func (s *Set) reportFormat(pv *v1.PersistentVolume, err error) {
+	if other := (*volume.FormatError)(nil); errors.As(err, &other) {
+		s.Runner.Events.Event(pv, v1.EventTypeWarning, "FailedMountOnFilesystemMismatch", fmt.Sprintf("MountVolume failed for volume %q %v", pv.Name, other))
+	}
+}
+
 // sourceChanged notes that something the pod refers to is another now.
 func (x *Actor) sourceChanged() {
 	x.volumesStale()

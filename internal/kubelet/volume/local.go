@@ -40,17 +40,22 @@ func localDevice(pv *v1.PersistentVolume, at string) *shared {
 	}
 }
 
-// format makes a file system on a device on which there is nothing.
-func format(ctx context.Context, device, fsType string) error {
+// format makes a file system on a device on which there is nothing. It returns the kind of that which there was; empty: there was none.
+func format(ctx context.Context, device, fsType string) (had string, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, mountDeadline)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", device).Output()
 	var exit *exec.ExitError
 	switch {
 	case err == nil && strings.Contains(string(out), "TYPE="): // of a file system, or of a table of partitions: what is there stays
-		return nil
+		for line := range strings.Lines(string(out)) {
+			if kind, ok := strings.CutPrefix(strings.TrimSpace(line), "TYPE="); ok {
+				had = kind
+			}
+		}
+		return had, nil
 	case err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 2): // which is that nothing was found
-		return fmt.Errorf("look what is on %s: %w", device, err)
+		return "", fmt.Errorf("look what is on %s: %w", device, err)
 	}
 	args := []string{device}
 	switch fsType {
@@ -60,9 +65,9 @@ func format(ctx context.Context, device, fsType string) error {
 		args = []string{"-f", device}
 	}
 	if out, err := exec.CommandContext(ctx, "mkfs."+fsType, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("failed to format the volume as %q: %w\nOutput: %s", fsType, err, out)
+		return "", fmt.Errorf("failed to format the volume as %q: %w\nOutput: %s", fsType, err, out)
 	}
-	return nil
+	return "", nil
 }
 
 // localAt is where the device of the local volume of a name is mounted.

@@ -434,6 +434,33 @@ func TestLocalDevicesWithAFileSystemAreMountedOnce(t *testing.T) {
 	}
 }
 
+// TestVolumeWithAnotherFileSystemIsToldApart where programs stand in for those that look at devices and mount them.
+func TestVolumeWithAnotherFileSystemIsToldApart(t *testing.T) {
+	m, bin := newManager(t), t.TempDir()
+	device := filepath.Join(t.TempDir(), "sdb")
+	if err := unix.Mknod(device, unix.S_IFBLK|0o600, int(unix.Mkdev(7, 0))); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	for name, text := range map[string]string{"mount": "echo wrong fs type >&2; exit 32", "blkid": "echo \"$found\""} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pod, pv := podOf(t, claimed), volumeOf(t, "pv", "local: {path: "+device+", fsType: xfs}")
+	for found, want := range map[string]bool{"DEVNAME=/dev/sdb\nTYPE=ext4": true, "TYPE=xfs": false, "PTTYPE=gpt": false} {
+		t.Setenv("found", found)
+		err := m.Place(t.Context(), &sources{}, pod, &pod.Spec.Volumes[0], pv)
+		var other *FormatError
+		if err == nil || !strings.Contains(err.Error(), "wrong fs type") {
+			t.Fatalf("%q: got %v, want that it cannot be mounted", found, err)
+		}
+		if got := errors.As(err, &other); got != want {
+			t.Errorf("%q: got %v, want it told apart: %v", found, err, want)
+		}
+	}
+}
+
 func TestLocalDevicesAreLinked(t *testing.T) {
 	m := newManager(t)
 	device := filepath.Join(t.TempDir(), "sdb")

@@ -82,17 +82,27 @@ func (m *Manager) share(ctx context.Context, s *shared, link func() error) error
 	if err := os.MkdirAll(s.at, 0o750); err != nil {
 		return fmt.Errorf("make mount point: %w", err)
 	}
-	fsType, options := s.fsType, s.options
+	fsType, had, options := s.fsType, "", s.options
 	if fsType == "" {
 		fsType = "ext4"
 	}
 	if s.readOnly {
 		options = append([]string{"ro"}, options...)
-	} else if err := format(ctx, device, fsType); err != nil {
+	} else if had, err = format(ctx, device, fsType); err != nil {
 		return err
 	}
-	return mountBy(ctx, fsType, options, device, s.at)
+	err = mountBy(ctx, fsType, options, device, s.at)
+	if err != nil && had != "" && had != fsType {
+		return &FormatError{err}
+	}
+	return err
 }
+
+// FormatError is a device that cannot be mounted, and on which there is another file system than it is said to have.
+type FormatError struct{ Err error }
+
+func (e *FormatError) Error() string { return e.Err.Error() }
+func (e *FormatError) Unwrap() error { return e.Err }
 
 // relink has a link lead to a device, wherever it led.
 func relink(device, link string) error {

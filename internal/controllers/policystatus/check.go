@@ -37,7 +37,8 @@ type kind struct {
 func check(p *admissionregistrationv1.ValidatingAdmissionPolicy, defs []*resource.Def) []admissionregistrationv1.ExpressionWarning {
 	c := checker{spec: &p.Spec, kinds: named(p.Spec.MatchConstraints, defs)}
 	if k := p.Spec.ParamKind; k != nil {
-		c.params = typeOf(defs, schema.FromAPIVersionAndKind(k.APIVersion, k.Kind), "params")
+		// Not by the name of the variable: params.spec would then be the type of that name.
+		c.params = typeOf(defs, schema.FromAPIVersionAndKind(k.APIVersion, k.Kind), "ParamsOf"+k.Kind)
 	}
 	var all []admissionregistrationv1.ExpressionWarning
 	for i := range p.Spec.Validations {

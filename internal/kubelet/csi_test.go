@@ -403,10 +403,10 @@ func (n *diskNode) grows(d *fakecsi.Driver) {
 	status(func(s *v1.PersistentVolumeClaimStatus) bool {
 		return s.AllocatedResourceStatuses[v1.ResourceStorage] == v1.PersistentVolumeClaimNodeResizeInfeasible &&
 			slices.ContainsFunc(s.Conditions, func(c v1.PersistentVolumeClaimCondition) bool {
-				return c.Type == v1.PersistentVolumeClaimNodeResizeError && c.Message == "failed to expand pvc with rpc error: code = OutOfRange desc = no file system is as large"
+				return c.Type == v1.PersistentVolumeClaimNodeResizeError && c.Message == "failed to expand pvc with Expander.NodeExpand failed to expand the volume rpc error: code = OutOfRange desc = no file system is as large"
 			})
 	})
-	n.event(`data Warning VolumeResizeFailed: NodeExpandVolume.NodeExpandVolume failed for volume "pv-1" : rpc error: code = OutOfRange desc = no file system is as large`)
+	n.event(`data Warning VolumeResizeFailed: NodeExpandVolume.NodeExpandVolume failed for volume "pv-1" : Expander.NodeExpand failed to expand the volume rpc error: code = OutOfRange desc = no file system is as large`)
 	d.FailWith(nil)
 	d.TakeCalls()
 }
@@ -466,7 +466,7 @@ func TestClaimAsksForLessThanItsVolumeCouldNotFill(t *testing.T) {
 	})
 	d.FailWith(func(string) error { return grpcstatus.Error(codes.Aborted, "wait a moment") })
 	n.grow("6Gi", "6Gi")
-	for _, e := range n.event(`data Warning VolumeResizeFailed: NodeExpandVolume.NodeExpandVolume failed for volume "pv-1" : rpc error: code = Aborted desc = wait a moment`) {
+	for _, e := range n.event(`data Warning VolumeResizeFailed: NodeExpandVolume.NodeExpandVolume failed for volume "pv-1" : Expander.NodeExpand failed to expand the volume : rpc error: code = Aborted desc = wait a moment`) {
 		if strings.Contains(e, "it is in use") {
 			t.Errorf("people are told %q", e)
 		}

@@ -37,7 +37,7 @@ func (s *Volumes) expand(ctx context.Context, r *Request, size resource.Quantity
 		return err
 	}
 	if !can.expand() {
-		return fmt.Errorf("kubernetes.io/csi: NodeExpand is not supported by the CSI driver %s", r.Driver())
+		return fmt.Errorf("NodeExpand is not supported by the CSI driver %s", r.Driver())
 	}
 	secrets, err := r.secrets(r.PV.Spec.CSI.NodeExpandSecretRef)
 	if err != nil {
@@ -51,7 +51,13 @@ func (s *Volumes) expand(ctx context.Context, r *Request, size resource.Quantity
 		in.StagingTargetPath = s.at.told(s.at.staging(v.dir))
 	}
 	_, err = call(ctx, c, csipb.NodeClient.NodeExpandVolume, in)
-	return err
+	switch {
+	case err == nil:
+		return nil
+	case Infeasible(err):
+		return fmt.Errorf("Expander.NodeExpand failed to expand the volume %w", err)
+	}
+	return fmt.Errorf("Expander.NodeExpand failed to expand the volume : %w", err)
 }
 
 // Infeasible reports whether an error of Expand says that it will never work.

@@ -188,10 +188,13 @@ func (u *setUp) connect(ctx context.Context) error {
 		}
 		return u.fail(stageStep, fmt.Errorf("kubernetes.io/csi: attacher.MountDevice failed to create newCsiDriverClient: %w", err))
 	}
-	if u.can, err = u.c.abilities(ctx); err != nil {
+	if u.can, err = u.c.abilities(ctx); err == nil {
+		return nil
+	}
+	if u.r.inline() {
 		return u.fail(publishStep, err)
 	}
-	return nil
+	return u.fail(stageStep, err)
 }
 
 func (u *setUp) isStaged() bool {

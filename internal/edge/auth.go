@@ -157,7 +157,7 @@ func (x *exchange) ask(ctx context.Context, o *route.Auth, r *http.Request) (*ht
 	for _, name := range hopByHop {
 		q.Header.Del(name)
 	}
-	x.vouch(q.Header, r)
+	put(q.Header, x.vouch(q.Header, r))
 	q.Header["X-Original-Url"] = []string{scheme(r) + "://" + r.Host + r.URL.RequestURI()}
 	q.Header["X-Original-Method"] = []string{r.Method}
 	back := r.URL.RequestURI()

@@ -57,23 +57,35 @@ func TestWhatClientsSayOfThemselvesIsReplaced(t *testing.T) {
 	b := newBed(t)
 	var seen atomic.Pointer[http.Request]
 	b.serve("a.com", nil, b.backend(func(_ http.ResponseWriter, r *http.Request) { seen.Store(r) }))
-	_, _ = b.get("http://a.com/p%61th//x?q=%zz;y", "X-Forwarded-For: 6.6.6.6", "X-Real-IP: 6.6.6.6", "Forwarded: for=6.6.6.6", "X_Forwarded_For: 6.6.6.6",
-		"X-Forwarded-Proto: https", "X-Forwarded-Host: evil.com", "X-Original-URL: /admin", "Connection: X-Secret", "X-Secret: dropped", "X-Own: kept",
-		"Proxy: http://evil.com", "X-Request-ID: mine")
-	r := seen.Load()
-	if r == nil {
-		t.Fatal("the request has not arrived")
-	}
-	for name, want := range map[string]string{
-		"X-Forwarded-For": "127.0.0.1", "X-Real-Ip": "127.0.0.1", "Forwarded": "", "X_forwarded_for": "", "X-Forwarded-Proto": "http", "X-Forwarded-Host": "a.com",
-		"X-Forwarded-Port": "80", "X-Original-Url": "", "X-Secret": "", "X-Own": "kept", "Proxy": "", "X-Request-Id": "mine",
-	} {
-		if got := strings.Join(r.Header[name], ","); got != want {
-			t.Errorf("header %s: got %q, want %q", name, got, want)
+	for _, body := range []string{"", "which has a way of its own"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://a.com/p%61th//x?q=%zz;y", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if r.Host != "a.com" || r.RequestURI != "/p%61th//x?q=%zz;y" {
-		t.Errorf("got %s %s, want what was asked for", r.Host, r.RequestURI)
+		for name, value := range map[string]string{
+			"X-Forwarded-For": "6.6.6.6", "X-Real-IP": "6.6.6.6", "Forwarded": "for=6.6.6.6", "X_Forwarded_For": "6.6.6.6", "X-Forwarded-Proto": "https", "X-Forwarded-Scheme": "https", "X-Scheme": "https",
+			"X-Forwarded-Port": "443", "X-Forwarded-Host": "evil.com", "X-Original-URL": "/admin", "Connection": "X-Secret", "X-Secret": "dropped", "X-Own": "kept", "Proxy": "http://evil.com",
+			"X-Request-ID": "mine",
+		} {
+			r.Header.Set(name, value)
+		}
+		seen.Store(nil)
+		_, _ = b.send(b.client(), r)
+		got := seen.Load()
+		if got == nil {
+			t.Fatal("the request has not arrived")
+		}
+		for name, want := range map[string]string{
+			"X-Forwarded-For": "127.0.0.1", "X-Real-Ip": "127.0.0.1", "Forwarded": "", "X_forwarded_for": "", "X-Forwarded-Proto": "http", "X-Forwarded-Scheme": "http", "X-Scheme": "http",
+			"X-Forwarded-Port": "80", "X-Forwarded-Host": "a.com", "X-Original-Url": "", "X-Secret": "", "X-Own": "kept", "Proxy": "", "X-Request-Id": "mine",
+		} {
+			if got := strings.Join(got.Header[name], ","); got != want {
+				t.Errorf("body %q: header %s: got %q, want %q", body, name, got, want)
+			}
+		}
+		if got.Host != "a.com" || got.RequestURI != "/p%61th//x?q=%zz;y" {
+			t.Errorf("body %q: got %s %s, want what was asked for", body, got.Host, got.RequestURI)
+		}
 	}
 }
 

@@ -153,7 +153,11 @@ func (x *exchange) rewrite(p *httputil.ProxyRequest) {
 		x.rewritePath(out.URL)
 	}
 	h := out.Header
-	x.vouch(h, p.In)
+	// It would have the header grow, which costs more than all of it.
+	if x.seen = x.vouch(h, p.In); !x.apart() {
+		put(h, x.seen)
+		x.seen = nil
+	}
 	if x.o.Auth != nil {
 		for _, name := range x.o.Auth.Headers { // who was asked has said them, and not the client
 			if values := p.In.Header.Values(name); len(values) > 0 {
@@ -180,8 +184,8 @@ func spoken(p route.Protocol) string {
 	return "http"
 }
 
-// vouch replaces what a client says of where it comes from (E3).
-func (x *exchange) vouch(h http.Header, r *http.Request) {
+// vouch takes away what a client says of where it comes from, and returns what is seen of it (E3).
+func (x *exchange) vouch(h http.Header, r *http.Request) []lines.Field {
 	client := x.client.String()
 	port := x.e.ports.wanted().HTTP
 	switch {
@@ -196,21 +200,38 @@ func (x *exchange) vouch(h http.Header, r *http.Request) {
 			delete(h, name)
 		}
 	}
-	values := [...]string{client, r.Host, scheme(r), strconv.Itoa(int(port)), ""} // of all in one piece
-	h["X-Forwarded-For"] = values[0:1:1]
-	h["X-Real-Ip"] = values[0:1:1]
-	h["X-Forwarded-Host"] = values[1:2:2]
-	h["X-Forwarded-Proto"] = values[2:3:3]
-	h["X-Forwarded-Scheme"] = values[2:3:3]
-	h["X-Scheme"] = values[2:3:3]
-	h["X-Forwarded-Port"] = values[3:4:4]
+	spoken := scheme(r)
+	seen := append(make([]lines.Field, 0, 8),
+		lines.Field{Name: "X-Forwarded-For", Value: client}, lines.Field{Name: "X-Real-Ip", Value: client},
+		lines.Field{Name: "X-Forwarded-Host", Value: r.Host},
+		lines.Field{Name: "X-Forwarded-Proto", Value: spoken}, lines.Field{Name: "X-Forwarded-Scheme", Value: spoken}, lines.Field{Name: "X-Scheme", Value: spoken},
+		lines.Field{Name: "X-Forwarded-Port", Value: strconv.Itoa(int(port))})
 	if id := h["X-Request-Id"]; len(id) != 1 || !plausibleID(id[0]) {
-		values[4] = newID()
-		h["X-Request-Id"] = values[4:5:5]
+		delete(h, "X-Request-Id")
+		seen = append(seen, lines.Field{Name: "X-Request-Id", Value: newID()})
 	}
 	if x.shown != nil {
 		x.shown.tell(h, x.target.Proof.Pass)
 	}
+	return seen
+}
+
+// put makes fields part of a header; their values are one piece of memory.
+func put(h http.Header, fields []lines.Field) {
+	values := make([]string, len(fields))
+	for i, f := range fields {
+		values[i] = f.Value
+		h[f.Name] = values[i : i+1 : i+1]
+	}
+}
+
+// apart says that nothing looks at what a request says of its client, or changes it, before it is sent.
+func (x *exchange) apart() bool {
+	if x.backend == nil {
+		return x.o.Auth == nil
+	}
+	do := x.target.Action
+	return do.Request == nil && x.backend.Request == nil && len(do.Mirrors) == 0
 }
 
 func scheme(r *http.Request) string {
@@ -223,6 +244,7 @@ func scheme(r *http.Request) string {
 // ownHeaders are those that programs believe when they come from a proxy, and that no client is
 // to say.
 var ownHeaders = map[string]bool{
+	"X-Forwarded-For": true, "X-Real-Ip": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true, "X-Forwarded-Scheme": true, "X-Scheme": true, "X-Forwarded-Port": true,
 	"X-Forwarded-Prefix": true, "X-Forwarded-Server": true, "X-Forwarded-Uri": true, "X-Forwarded-Ssl": true, "X-Forwarded-User": true, "X-Original-Url": true, "X-Original-Host": true, "X-Original-Method": true,
 	"X-Original-Forwarded-For": true, "X-Rewrite-Url": true, "X-Client-Ip": true, "X-Cluster-Client-Ip": true, "True-Client-Ip": true, "Front-End-Https": true, "X-Auth-Request-Redirect": true, "Proxy": true,
 	"Ssl-Client-Cert": true, "Ssl-Client-Verify": true, "Ssl-Client-Subject-Dn": true, "Ssl-Client-Issuer-Dn": true,
@@ -353,11 +375,13 @@ func unsent(err error) bool {
 // further part of it may take longer than limit.
 func (x *exchange) attempt(r *http.Request, one *endpoint, limit time.Duration) (*http.Response, error) {
 	if x.protocol == route.HTTP && x.draining == nil && (x.backend == nil || x.backend.Trust == nil) {
-		res, err := x.e.forward.plain.Send(r, one.address, limit)
+		res, err := x.e.forward.plain.Send(r, one.address, limit, x.seen...)
 		if !errors.Is(err, lines.ErrUnusual) {
 			return res, err
 		}
 	}
+	put(r.Header, x.seen)
+	x.seen = nil
 	ctx, cancel := context.WithCancelCause(r.Context())
 	out := r.WithContext(ctx)
 	to := *r.URL

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kemudi/kemudi/internal/edge/lines"
 	"github.com/kemudi/kemudi/internal/edge/route"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -96,6 +97,8 @@ type exchange struct {
 	usage    *usage      // in which the request is counted; nil: it is not
 	shown    *shown      // what is known of a client that shows certificates; nil: nobody asks
 	cookies  []string    // that the answer sets for who was asked whether it may pass
+
+	seen []lines.Field // of the client, which the request has beside its header
 }
 
 func clientOf(remote string) netip.Addr {

@@ -39,15 +39,18 @@ type Sender struct {
 	kept    kept
 }
 
+// Field is a header that a request has beside its own.
+type Field struct{ Name, Value string }
+
 // Send sends a request to an address, whatever its URL says, and returns the answer, whose body must be closed. Neither
-// the beginning of the answer nor any further part of it may take longer than limit.
-func (s *Sender) Send(r *http.Request, address string, limit time.Duration) (*http.Response, error) {
+// the beginning of the answer nor any further part of it may take longer than limit. The request has no header of the names of more.
+func (s *Sender) Send(r *http.Request, address string, limit time.Duration, more ...Field) (*http.Response, error) {
 	p, ok := s.buffers.Get().(*[]byte)
 	if !ok {
 		p = new([]byte)
 	}
 	defer s.buffers.Put(p)
-	if *p, ok = write((*p)[:0], r); !ok {
+	if *p, ok = write((*p)[:0], r, more); !ok {
 		return nil, ErrUnusual
 	}
 	for {

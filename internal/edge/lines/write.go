@@ -7,8 +7,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// write appends a request as it is sent; ok is false if it is none for this package (L1).
-func write(to []byte, r *http.Request) (_ []byte, ok bool) {
+// write appends a request as it is sent, with more than its header has; ok is false if it is none for this package (L1).
+func write(to []byte, r *http.Request, more []Field) (_ []byte, ok bool) {
 	if !usual(r) {
 		return to, false
 	}
@@ -44,19 +44,28 @@ func write(to []byte, r *http.Request) (_ []byte, ok bool) {
 		case "Connection", "Upgrade", "Expect", "Trailer", "Transfer-Encoding":
 			return to, false
 		}
-		if !httpguts.ValidHeaderFieldName(name) {
-			return to, false
-		}
 		for _, v := range values {
-			if !httpguts.ValidHeaderFieldValue(v) {
+			if to, ok = field(to, name, v); !ok {
 				return to, false
 			}
-			to = append(to, name...)
-			to = append(to, ": "...)
-			to = append(to, textproto.TrimString(v)...)
-			to = append(to, "\r\n"...)
 		}
 	}
+	for _, f := range more {
+		if to, ok = field(to, f.Name, f.Value); !ok {
+			return to, false
+		}
+	}
+	return append(to, "\r\n"...), true
+}
+
+// field appends a header; ok is false if it would not be one.
+func field(to []byte, name, value string) (_ []byte, ok bool) {
+	if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+		return to, false
+	}
+	to = append(to, name...)
+	to = append(to, ": "...)
+	to = append(to, textproto.TrimString(value)...)
 	return append(to, "\r\n"...), true
 }
 

@@ -4,13 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"maps"
 	"net/http"
 	"reflect"
 	"strings"
 	"testing"
 )
 
-// FuzzRequestIsTheOneThatTheLibrarySends sends what a client has asked for, with one more header, as an edge does.
+// FuzzRequestIsTheOneThatTheLibrarySends sends what a client has asked for, with one more header, and one beside them, as an edge does.
 func FuzzRequestIsTheOneThatTheLibrarySends(f *testing.F) {
 	f.Add("GET /a/b?c=d HTTP/1.1\r\nHost: web.com\r\nUser-Agent: x\r\nAccept: */*\r\n\r\n", "X-Id", "7")
 	f.Add("POST /%2e%2e/?q=%zz HTTP/1.1\r\nHost: web.com:80\r\nContent-Length: 0\r\n\r\n", "Host", "other.com")
@@ -33,10 +34,13 @@ func FuzzRequestIsTheOneThatTheLibrarySends(f *testing.F) {
 		if _, said := r.Header["User-Agent"]; !said {
 			r.Header["User-Agent"] = nil
 		}
-		data, ok := write(nil, r)
+		beside := Field{"X-Beside", value}
+		maps.DeleteFunc(r.Header, func(name string, _ []string) bool { return strings.EqualFold(name, beside.Name) })
+		data, ok := write(nil, r, []Field{beside})
 		if !ok {
 			return
 		}
+		r.Header[beside.Name] = []string{beside.Value}
 		var library bytes.Buffer
 		if err := r.Write(&library); err != nil {
 			t.Fatalf("sent %q of what the library does not send: %v", data, err)

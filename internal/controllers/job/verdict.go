@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/kemudi/kemudi/internal/api/batch"
 )
 
 // verdict is why the job is to end, whatever its pods still do, or nil. What was
@@ -23,7 +25,11 @@ func (v *view) verdict(t *tally) *batchv1.JobCondition {
 	if message := v.failJob(); message != "" {
 		return v.condition(batchv1.JobFailureTarget, "PodFailurePolicy", message)
 	}
-	left, timed := v.deadline(v.job.Status.StartTime)
+	started := v.job.Status.StartTime
+	if batch.JobIs(v.job, batchv1.JobSuspended) {
+		started = nil // of before it was suspended, as older controllers left it
+	}
+	left, timed := v.deadline(started)
 	switch {
 	case t.failed > ptr.Deref(s.BackoffLimit, 6), v.restartedTooOften():
 		return v.condition(batchv1.JobFailureTarget, "BackoffLimitExceeded", "Job has reached the specified backoff limit")

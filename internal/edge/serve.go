@@ -20,6 +20,7 @@ func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.serve(w, r,
 
 // serve is ServeHTTP for what came through a door, by its port; 0: through the ports of Ingresses.
 func (e *Edge) serve(w http.ResponseWriter, r *http.Request, through uint16) {
+	deepen(0)
 	a := newAnswer(w, r)
 	defer func() { e.finish(a) }()
 	s := e.state.Load()
@@ -70,6 +71,19 @@ func (e *Edge) serve(w http.ResponseWriter, r *http.Request, through uint16) {
 		return
 	}
 	x.forward(a, r)
+}
+
+// deepen has the goroutine's stack grow to what a request takes of it, by the size of its own frame: by HTTP/2 each request
+// has a new goroutine, whose stack would grow where it is deep, in steps, and each time be copied frame by frame.
+//
+//go:noinline
+func deepen(at int) byte {
+	if at == 0 {
+		return 0 // the frame is there all the same, and nothing has cleared it
+	}
+	var frame [6 << 10]byte
+	frame[at]++
+	return frame[at/2]
 }
 
 var noOptions route.Options

@@ -46,7 +46,6 @@ that others have made. Neither controllers nor a scheduler nor a node run in the
 			{name: "max-connection-bytes-per-sec", why: "connections of users are as fast as they can be"},
 			{name: "aggregator-reject-forwarding-redirect", why: "redirects of other servers are refused", bool: true},
 			{name: "apiserver-count", why: "servers know of each other by leases of the store"},
-			{name: "tracing-config-file", why: "nothing is traced"},
 			{name: "peer-ca-file", why: "the servers of a cluster serve the same"},
 			{name: "peer-advertise-ip", why: "the servers of a cluster serve the same"},
 			{name: "peer-advertise-port", why: "the servers of a cluster serve the same"},

@@ -168,6 +168,7 @@ func addAPIFlags(f *pflag.FlagSet, o *cluster.API) {
 	f.StringVar(&o.Encryption.File, "encryption-provider-config", o.Encryption.File, "file of an EncryptionConfiguration: which resources lie encrypted in the store, and by what; none: nothing does")
 	f.BoolVar(&o.Encryption.Reload, "encryption-provider-config-automatic-reload", o.Encryption.Reload, "take over that file when it changes")
 	f.StringVar(&o.EgressFile, "egress-selector-config-file", o.EgressFile, "file of an EgressSelectorConfiguration: the proxy by which nodes, pods and services are reached; default directly")
+	f.StringVar(&o.TracingFile, "tracing-config-file", o.TracingFile, "file of a TracingConfiguration: where spans of requests go (OpenTelemetry), and of how many; default nowhere")
 	addAuthorizationFlags(f, &o.Authorization)
 	addEmulationFlags(f, &o.Emulation.Version, &o.Emulation.Compatible)
 	f.BoolVar(&o.Emulation.Forward, "emulation-forward-compatible", o.Emulation.Forward, "with --emulated-version: serve newer versions too of resources that this release has, alpha versions excepted")

@@ -17,6 +17,7 @@ import (
 	"github.com/kemudi/kemudi/internal/backend"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -39,6 +40,8 @@ type Options struct {
 	Logger *slog.Logger // nil: nothing is logged
 	// Registry takes the metrics; nil: they are not shown.
 	Registry *prometheus.Registry
+	// Tracing makes spans of requests that are handed on, of which other servers are told; nil: there are none.
+	Tracing *tracing.Provider
 }
 
 // Local is a group-version that this server has.

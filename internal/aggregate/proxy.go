@@ -61,7 +61,7 @@ type handing struct {
 // pass hands on a request, and sends what is answered as it comes.
 func (h *handing) pass(r *http.Request) {
 	p := httputil.ReverseProxy{
-		Transport: h.to.transport, FlushInterval: -1, ModifyResponse: h.answered, ErrorHandler: h.failed,
+		Transport: h.a.o.Tracing.Client(h.to.transport), FlushInterval: -1, ModifyResponse: h.answered, ErrorHandler: h.failed,
 		ErrorLog: slog.NewLogLogger(h.a.log.Handler(), slog.LevelDebug),
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"]

@@ -89,7 +89,7 @@ func who(r *http.Request) (*authenticator.Response, bool, error) {
 	return &authenticator.Response{User: u}, true, nil
 }
 
-func newBed(t *testing.T) *bed {
+func newBed(t *testing.T, change ...func(o *plane.Options)) *bed {
 	t.Helper()
 	authority, err := pki.NewAuthority("front-proxy")
 	if err != nil {
@@ -102,14 +102,18 @@ func newBed(t *testing.T) *bed {
 	b := &bed{t: t, proxy: authority}
 	b.net.at = map[string]string{}
 	shown := pair.TLS()
-	b.plane, err = plane.New(plane.Options{
+	o := plane.Options{
 		Store: mem.New(mem.Options{}), Logger: slog.New(slog.DiscardHandler),
 		ProxyCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &shown, nil },
 		Serving: func(o *apiserver.Options, _ *watchcache.Set) error {
 			o.Authenticator, o.Nodes = authenticator.RequestFunc(who), &b.net
 			return nil
 		},
-	})
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	b.plane, err = plane.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

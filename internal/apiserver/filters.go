@@ -25,25 +25,27 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/audit"
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 )
 
 // filters wraps next in all that happens to every HTTP request. They are
 // listed in the order they run; a new one is added here.
 func (s *Server) filters(next http.Handler) http.Handler {
 	list := []func(http.Handler) http.Handler{
-		s.withRequestInfo,   // what the path says; the request's state
-		s.withMetrics,       // counts and times
-		s.withPanicGuard,    // a bug ends one request, not the process
-		s.withDeadline,      // for how long, all that follows included
-		s.withServing,       // what browsers and balancers are told
-		s.withSettled,       // not before that can be known
-		s.withAuthn,         // who it is
-		s.withAudit,         // what is told of it
-		s.withImpersonation, // whom they act for
-		s.withAuthz,         // may they; who may not costs nothing more
-		s.withBody,          // all that they say
-		s.withInflight,      // how much at a time
-		s.withCompression,   // large lists
+		s.withRequestInfo,                     // what the path says; the request's state
+		s.withMetrics,                         // counts and times
+		s.withPanicGuard,                      // a bug ends one request, not the process
+		s.withDeadline,                        // for how long, all that follows included
+		s.withServing,                         // what browsers and balancers are told
+		s.withSettled,                         // not before that can be known
+		s.seen("authentication", s.withAuthn), // who it is
+		s.withTracing,                         // what it takes, where that is traced
+		s.seen("audit", s.withAudit),          // what is told of it
+		s.seen("constrainedimpersonation", s.withImpersonation), // whom they act for
+		s.seen("authorization", s.withAuthz),                    // may they; who may not costs nothing more
+		s.withBody,                                              // all that they say
+		s.seen("priorityandfairness", s.withInflight),           // how much at a time
+		s.withCompression,                                       // large lists
 	}
 	return wrap(list, next)
 }
@@ -73,6 +75,7 @@ type state struct {
 	// left of the body; zero: nothing is, or that does not hold up the answer.
 	unread time.Duration
 	audit  *audit.Request // nil: it is not audited
+	span   *tracing.Span  // nil: it is not traced
 	seat
 	record
 	remainder

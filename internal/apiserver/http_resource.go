@@ -61,7 +61,13 @@ func formsOf(c *call.Call, v *verb) request.Allowed {
 
 // perform does what the call asks for, and answers.
 func (p *exchange) perform(v *verb) {
-	a, err := p.s.perform(p.R.Context(), p.Call, v, p)
+	ctx, end := p.trace(p.R.Context())
+	defer end()
+	a, err := p.s.perform(ctx, p.Call, v, p)
+	if p.Traced = p.traceAnswer(); p.Traced != nil {
+		defer p.Call.Trace.Event("Writing http response done")
+		defer p.Traced.End()
+	}
 	switch {
 	case p.Call.Verb == "watch" && apierrors.IsResourceExpired(err):
 		p.expired(err)
@@ -100,7 +106,17 @@ func (p *exchange) stream(w *watch.Watch) {
 	st := stateOf(p.R)
 	defer st.after(p.s.metrics.watch(p.Call))
 	p.Sent = p.s.metrics.events.of(p.Call.Resource)
-	w.Least, w.Announced = p.s.o.WatchTime, func() { p.s.metrics.announced(p.Call, st.start) }
+	_, span := p.Call.Step(p.R.Context(), "WatchServer.HandleHTTP")
+	defer st.after(span.End)
+	w.Least, w.Announced = p.s.o.WatchTime, func() {
+		p.s.metrics.announced(p.Call, st.start)
+		span.Event("Writing initial events done")
+		span.End()
+		if p.Call.Trace.Span != st.span {
+			p.Call.Trace.End()
+		}
+	}
+	span.Event("About to start writing response")
 	if watch.WantsMessages(p.R) {
 		if !watch.ByMessages(&p.Reply, func(r *answer.Reply) { w.Serve(r, p.s.pace, p.s.o.RequestTimeout) }) {
 			w.Close()

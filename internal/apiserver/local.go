@@ -95,6 +95,11 @@ func (l *local) ask(ctx context.Context, r *client.Request) (a outcome, err erro
 	}()
 	ctx, cancel := context.WithTimeout(auth.Within(ctx, l.user), l.s.o.RequestTimeout)
 	defer cancel()
+	if l.s.o.Tracing != nil {
+		var end func(code *int)
+		ctx, end = l.trace(ctx, c, r)
+		defer end(&rec.code)
+	}
 	if ctx, err = l.audit(ctx, c, r, asks); err != nil {
 		return outcome{}, err
 	}

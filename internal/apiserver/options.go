@@ -23,6 +23,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/dialback"
 	"github.com/kemudi/kemudi/internal/obs"
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/store"
 )
@@ -72,9 +73,6 @@ type Options struct {
 	// Tokens signs tokens of service accounts; nil: none are issued.
 	Tokens *authn.Issuer
 
-	// Audit is told of requests; nil: nobody is.
-	Audit *audit.Log
-
 	// Health answers /livez, /readyz and /healthz; nil: one without checks.
 	Health *obs.Health
 	// Registry holds the metrics that /metrics shows; nil: a new one.
@@ -84,6 +82,7 @@ type Options struct {
 	// Aggregated has the group-versions of other servers; nil: there are none.
 	Aggregated Aggregated
 
+	Told
 	Values
 	Limits
 	Connections
@@ -97,6 +96,14 @@ type PlainRequest struct {
 	Name  string // {name} of the pattern
 	Query url.Values
 	Body  []byte
+}
+
+// Told says who is told of requests.
+type Told struct {
+	// Audit is told of them; nil: nobody is.
+	Audit *audit.Log
+	// Tracing makes spans of them, and of what is done for them; nil: there are none.
+	Tracing *tracing.Provider
 }
 
 // Values says what is given to objects of which no two may have the same.

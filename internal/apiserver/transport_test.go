@@ -34,6 +34,7 @@ var onMemoryOnly = map[string]string{
 	"TestWatchEndsInTimeWithABookmark":                   "needs virtual time",
 	"TestWatchesLastAsLongAsTheServerIsTold":             "needs virtual time",
 	"TestEventsAreKeptAsLongAsTheServerIsTold":           "needs virtual time",
+	"TestWatchesAreTraced":                               "has real connections already, and asks little of a store",
 	"TestPagesInBrowsersWatchByMessages":                 "has real connections already, and asks little of a store",
 	"TestEventsOfSlowRequestsTellWhatTookLong":           "needs virtual time",
 	"TestBeginningOfAWatchIsAudited":                     "has real connections already, and asks little of a store",
@@ -141,6 +142,9 @@ func TestSuiteHoldsOnEtcdOverHTTPS(t *testing.T) {
 // onEtcdToo are the tests that are run again on etcd.
 func onEtcdToo() map[string]func(t *testing.T) {
 	list := map[string]func(t *testing.T){
+		"TestRequestsAreTraced":                                    TestRequestsAreTraced,
+		"TestOnlyAdministratorsSayWhatIsTraced":                    TestOnlyAdministratorsSayWhatIsTraced,
+		"TestCallsFromWithinAreTraced":                             TestCallsFromWithinAreTraced,
 		"TestDriversSayOfTheirOwnDevicesInTheStatusOfAClaim":       TestDriversSayOfTheirOwnDevicesInTheStatusOfAClaim,
 		"TestSlicesAreStoredAsDriversPublishThem":                  TestSlicesAreStoredAsDriversPublishThem,
 		"TestReadsOfASharedStoreShowWhatOthersWrote":               TestReadsOfASharedStoreShowWhatOthersWrote,

@@ -153,12 +153,17 @@ func (s *Server) perform(ctx context.Context, c *call.Call, v *verb, in input) (
 		}
 	}
 	if v.body {
+		c.Trace.Event("About to convert to expected version")
 		if c.Body, err = in.sent(c); err != nil {
 			return a, err
 		}
+		c.Trace.Event("Conversion done")
 	}
 	if c.Audit != nil {
 		s.tellSent(c)
+	}
+	if c.Trace.Span != nil {
+		return s.runTraced(ctx, c, v)
 	}
 	return v.run(s, ctx, c)
 }
@@ -264,6 +269,8 @@ func (s *Server) runList(ctx context.Context, c *call.Call) (outcome, error) {
 }
 
 func (s *Server) runWatch(ctx context.Context, c *call.Call) (outcome, error) {
+	ctx, span := c.Step(ctx, "cacher.Watch")
+	defer span.End()
 	w, err := watch.Start(ctx, s.reads, c)
 	return outcome{watch: w}, err
 }

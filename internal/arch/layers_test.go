@@ -15,9 +15,9 @@ import (
 // left of the folder.
 const layers = `
 accept english version wholefile
-trace texttest apiserver/openapi/markers
+trace texttest apiserver/openapi/markers obs/tracing/collector
 carry corefile dump features inotify linger rawconn task obs layout
-ociimage scavenge edge/lines edge/passwd edge/route apiserver/h2
+ociimage scavenge edge/lines edge/passwd edge/route apiserver/h2 obs/tracing
 announce store cloud container dialback edge podnet
 cel hook inquiry resource wire reach
 custom
@@ -63,7 +63,7 @@ arch
 
 // testOnly names the units that only tests, their own sub-folders and each
 // other import: nothing of them may end up in the program.
-var testOnly = []string{"trace", "texttest", "admission/admissiontest", "audit/audittest", "kubelet/apitest", "kubelet/fakecri", "kubelet/fakecsi", "kubelet/fakemachine", "kubelet/fakeplugin", "sim", "arch", "apiserver/openapi/markers"}
+var testOnly = []string{"trace", "texttest", "obs/tracing/collector", "admission/admissiontest", "audit/audittest", "kubelet/apitest", "kubelet/fakecri", "kubelet/fakecsi", "kubelet/fakemachine", "kubelet/fakeplugin", "sim", "arch", "apiserver/openapi/markers"}
 
 // commandImports lists what cmd may import of internal/: wiring, and what
 // turns flags and output into words.

@@ -14,6 +14,7 @@ import (
 	"github.com/kemudi/kemudi/internal/audit"
 	"github.com/kemudi/kemudi/internal/controllers"
 	"github.com/kemudi/kemudi/internal/leader"
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/version"
 )
@@ -39,9 +40,12 @@ type API struct {
 	Authorization    Authorization // --authorization-mode and others
 	Encryption       Encryption
 	EgressFile       string       // --egress-selector-config-file
+	TracingFile      string       // --tracing-config-file, which is read into tracing
 	Features         FeatureGates // --feature-gates
 	Emulation        Emulation
 	Coordinated      leader.Settings // --coordinated-leadership-lease-duration and others
+
+	tracing *tracing.Config // nil: nothing is traced
 }
 
 // Emulation says which release a server acts as, each field by its flag.
@@ -122,6 +126,11 @@ func (a *API) check() error {
 	}
 	if err := a.Encryption.check(); err != nil {
 		return err
+	}
+	if a.TracingFile != "" {
+		if a.tracing, err = tracing.Read(a.TracingFile); err != nil {
+			return fmt.Errorf("--tracing-config-file: %w", err)
+		}
 	}
 	if a.PluginConfigFile == "" {
 		return nil

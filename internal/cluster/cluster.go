@@ -26,11 +26,13 @@ import (
 	"github.com/kemudi/kemudi/internal/drain"
 	"github.com/kemudi/kemudi/internal/inquiry"
 	"github.com/kemudi/kemudi/internal/obs"
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 	"github.com/kemudi/kemudi/internal/plane"
 	"github.com/kemudi/kemudi/internal/reach"
 	"github.com/kemudi/kemudi/internal/reach/egress"
 	"github.com/kemudi/kemudi/internal/reach/ssh"
 	"github.com/kemudi/kemudi/internal/scavenge"
+	"github.com/kemudi/kemudi/internal/servers"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/up"
 	"github.com/kemudi/kemudi/internal/watchcache"
@@ -56,6 +58,7 @@ type server struct {
 	backBy   time.Time          // when agents that had tunnels to this server before have them again
 	ssh      *ssh.Tunnels       // nil: they are not reached by SSH
 	egress   egress.Selection   // what is reached by proxies
+	tracing  *tracing.Provider  // of requests; nil: they are not traced
 	worker   *worker.Worker     // nil: this machine runs no pods
 	serving  *serving           // its certificate
 	member   *membership        // its place among several servers
@@ -193,6 +196,13 @@ func (s *server) start(sg *stages) error {
 	if err := s.openEgress(); err != nil {
 		return err
 	}
+	var err error
+	if s.tracing, err = tracing.Begin(sg.store, tracing.Options{
+		Config: s.o.API.tracing, Part: "apiserver", Attributes: []tracing.Attribute{tracing.InstanceID(servers.Self{Host: s.o.NodeName}.Name())},
+		Dial: s.egress.To(egress.ControlPlane), Logger: s.o.Logger.With("part", "tracing"),
+	}); err != nil {
+		return err
+	}
 	if err := s.keys(sg.last.Context()); err != nil {
 		return err
 	}
@@ -303,7 +313,7 @@ func (s *server) serve(sg *stages, st state) error {
 	}
 	s.plane, err = plane.New(plane.Options{
 		Store: st.Store, Shared: st.shared, Alone: s.o.alone != nil, CABundle: string(s.pki.CA.CertPEM()), Network: s.o.Network.Network, Logger: s.o.Logger,
-		Registry: s.registry, Controllers: controllers, Host: s.o.NodeName, Plugins: s.o.API.Plugins, Authorization: s.o.API.Authorization, Egress: s.egress, Scheduler: scheduling,
+		Registry: s.registry, Tracing: s.tracing, Controllers: controllers, Host: s.o.NodeName, Plugins: s.o.API.Plugins, Authorization: s.o.API.Authorization, Egress: s.egress, Scheduler: scheduling,
 		Election: s.o.Election, Features: s.o.API.Features, Coordinated: s.o.API.Coordinated, Address: s.own(), Node: node, ProxyCertificate: s.pki.FrontProxyCertificate,
 		Serving: func(o *apiserver.Options, caches *watchcache.Set) error {
 			// The service "kubernetes" leads here.

@@ -86,7 +86,7 @@ func (s *server) store(sg *stages) (state, error) {
 		s.o.Logger.Warn("a flag has no effect", "flag", "--etcd-servers-overrides", "why", "events are kept in the one store that all is in")
 	}
 	if e := s.o.Etcd; len(e.Servers) > 0 {
-		r, err := etcd.NewRemote(etcd.RemoteOptions{Servers: e.Servers, CertFile: e.CertFile, KeyFile: e.KeyFile, CAFile: e.CAFile, Dial: s.egress.To(egress.Store), Log: log})
+		r, err := etcd.NewRemote(etcd.RemoteOptions{Servers: e.Servers, CertFile: e.CertFile, KeyFile: e.KeyFile, CAFile: e.CAFile, Dial: s.egress.To(egress.Store), Tracing: s.tracing, Log: log})
 		if err != nil {
 			return state{}, err
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/custom"
 	"github.com/kemudi/kemudi/internal/hook"
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 )
 
 const (
@@ -72,7 +73,7 @@ func kindName(apiVersion, kind string) string { return apiVersion + ", Kind=" + 
 func convert(ctx context.Context, p Poster, crd *apiextensionsv1.CustomResourceDefinition, objs []*custom.Object, apiVersion string) (out []*custom.Object, wrong string, err error) {
 	ctx, stop := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
 	defer stop()
-	answers, wrong, err := ask(ctx, p, crd.Spec.Conversion.Webhook, objs, apiVersion)
+	answers, wrong, err := ask(ctx, p, crd, objs, apiVersion)
 	if err != nil {
 		return nil, wrong, fmt.Errorf("failed: %w", err)
 	}
@@ -89,7 +90,8 @@ func convert(ctx context.Context, p Poster, crd *apiextensionsv1.CustomResourceD
 }
 
 // ask sends the objects in the first form that both sides know.
-func ask(ctx context.Context, p Poster, w *apiextensionsv1.WebhookConversion, objs []*custom.Object, apiVersion string) (got []runtime.RawExtension, wrong string, err error) {
+func ask(ctx context.Context, p Poster, crd *apiextensionsv1.CustomResourceDefinition, objs []*custom.Object, apiVersion string) (got []runtime.RawExtension, wrong string, err error) {
+	w := crd.Spec.Conversion.Webhook
 	request := apiextensionsv1.ConversionRequest{UID: types.UID(uuid.NewString()), DesiredAPIVersion: apiVersion}
 	for _, o := range objs {
 		doc, err := o.AppendStored(nil)
@@ -98,6 +100,9 @@ func ask(ctx context.Context, p Poster, w *apiextensionsv1.WebhookConversion, ob
 		}
 		request.Objects = append(request.Objects, runtime.RawExtension{Raw: doc})
 	}
+	ctx, span := tracing.Within(ctx, "Call conversion webhook", tracing.Text("custom-resource-definition", crd.Name), tracing.Text("desired-api-version", apiVersion),
+		tracing.Number("object-count", len(objs)), tracing.Text("UID", string(request.UID)))
+	defer span.End()
 	for _, version := range w.ConversionReviewVersions {
 		switch version {
 		case "v1":

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 )
 
 // Config is where a webhook is: URL or Service.
@@ -47,6 +49,8 @@ type Options struct {
 	Dial func(ctx context.Context, s Service) (net.Conn, error)
 	// Registry takes what is counted of calls; nil: it is not shown.
 	Registry prometheus.Registerer
+	// Tracing makes spans of calls, of which webhooks are told; nil: there are none.
+	Tracing *tracing.Provider
 }
 
 // MaxAnswer is how many bytes the answer of a webhook may have.
@@ -147,6 +151,7 @@ func (c *Caller) pool(cfg Config, to *url.URL) (http.RoundTripper, error) {
 			return nil, err
 		}
 	}
+	p.shows = c.o.Tracing.Client(p.shows)
 	if len(c.mu.pools) >= keptPools {
 		c.dropLocked()
 	}

@@ -19,7 +19,7 @@ func (p *Plane) aggregation() {
 	p.backends = &backend.Services{Cache: cache}
 	p.aggregator = aggregate.New(aggregate.Options{
 		Cache: cache, API: p.Admin, Services: p.backends, Certificate: p.o.ProxyCertificate,
-		Local: p.local, UID: p.uid, Logger: p.o.Logger.With("part", "aggregation"), Registry: p.o.Registry,
+		Local: p.local, UID: p.uid, Logger: p.o.Logger.With("part", "aggregation"), Registry: p.o.Registry, Tracing: p.o.Tracing,
 	})
 }
 

@@ -34,6 +34,7 @@ import (
 	"github.com/kemudi/kemudi/internal/leader"
 	"github.com/kemudi/kemudi/internal/metricsserver"
 	"github.com/kemudi/kemudi/internal/obs"
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 	"github.com/kemudi/kemudi/internal/reach/egress"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/scheduler"
@@ -53,6 +54,7 @@ type Options struct {
 	Network  Network
 	Logger   *slog.Logger
 	Registry *prometheus.Registry // nil: a new one
+	Tracing  *tracing.Provider    // makes spans of requests; nil: there are none
 
 	// Authorization says who decides what others than parts of this process may do.
 	Authorization modes.Options
@@ -158,6 +160,7 @@ func New(o Options) (*Plane, error) {
 	}
 	serving := apiserver.Options{
 		Store: o.Store, Shared: o.Shared, Defs: defs, Caches: p.caches, Values: apiserver.Values{Settings: o.Network.settings(), Events: told{p, "portallocator-repair-controller"}},
+		Told:     apiserver.Told{Tracing: o.Tracing},
 		Registry: o.Registry, Logger: o.Logger.With("part", "apiserver"), Authorizer: p.authorizer, Admission: p.admit,
 		Health: p.health(), Connections: apiserver.Connections{Settled: p.ready},
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/kemudi/kemudi/internal/admission"
 	"github.com/kemudi/kemudi/internal/admission/match"
 	"github.com/kemudi/kemudi/internal/api/admissionregistration"
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 	"github.com/kemudi/kemudi/internal/wire"
 )
 
@@ -75,6 +76,14 @@ func (p *plugin) call(ctx context.Context, w *webhook, q *question) (*admissionv
 	review := admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.GroupName + "/" + w.AdmissionReviewVersions[at], Kind: "AdmissionReview"}, Request: &request,
 	}
+	name := "Call validating webhook"
+	if p.m.kind == "admit" {
+		name = "Call mutating webhook"
+	}
+	ctx, span := tracing.Within(ctx, name, tracing.Text("configuration", w.configuration), tracing.Text("webhook", w.Name),
+		tracing.Text("resource", request.Resource.String()), tracing.Text("subresource", request.SubResource),
+		tracing.Text("operation", string(request.Operation)), tracing.Text("UID", string(request.UID)))
+	defer span.End()
 	if w.TimeoutSeconds != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(*w.TimeoutSeconds)*time.Second) // A3

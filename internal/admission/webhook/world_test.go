@@ -36,6 +36,7 @@ type world struct {
 	mu    struct {
 		sync.Mutex
 		asked []admissionv1.AdmissionReview // in order
+		told  []string                      // of which traces, in order
 	}
 }
 
@@ -62,6 +63,12 @@ const maxBody = 8 << 20
 // newWorld starts one; change may alter the options of its server.
 func newWorld(t *testing.T, change ...func(o *apiserver.Options)) *world {
 	t.Helper()
+	return newWorldOf(t, plane.Options{}, change...)
+}
+
+// newWorldOf starts one that has more of its own.
+func newWorldOf(t *testing.T, o plane.Options, change ...func(o *apiserver.Options)) *world {
+	t.Helper()
 	authority, err := pki.NewAuthority("webhooks")
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +90,7 @@ func newWorld(t *testing.T, change ...func(o *apiserver.Options)) *world {
 	t.Cleanup(server.Close)
 	w.url = server.URL
 	// No controller writes anything that the test does not ask for.
-	w.Plane = sim.Plane(t, plane.Options{Alone: true, Serving: func(o *apiserver.Options, _ *watchcache.Set) error {
+	o.Alone, o.Serving = true, func(o *apiserver.Options, _ *watchcache.Set) error {
 		o.Nodes = ways{server.Listener.Addr().String()}
 		o.Authenticator = authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
 			return &authenticator.Response{User: &user.DefaultInfo{
@@ -94,7 +101,8 @@ func newWorld(t *testing.T, change ...func(o *apiserver.Options)) *world {
 			f(o)
 		}
 		return nil
-	}})
+	}
+	w.Plane = sim.Plane(t, o)
 	w.must(201, "POST", "/api/v1/namespaces", `{"metadata":{"name":"shop","labels":{"hooks":"on"}}}`)
 	w.must(201, "POST", "/api/v1/namespaces", `{"metadata":{"name":"exempt"}}`)
 	w.must(201, "POST", "/api/v1/namespaces/shop/serviceaccounts", `{"metadata":{"name":"default"}}`)
@@ -113,7 +121,7 @@ func (w *world) answer(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.mu.Lock()
-	w.mu.asked = append(w.mu.asked, review)
+	w.mu.asked, w.mu.told = append(w.mu.asked, review), append(w.mu.told, r.Header.Get("Traceparent"))
 	serve := w.serve[r.URL.Path]
 	w.mu.Unlock()
 	if serve == nil {
@@ -147,6 +155,15 @@ func (w *world) asked() []admissionv1.AdmissionReview {
 	defer w.mu.Unlock()
 	all := w.mu.asked
 	w.mu.asked = nil
+	return all
+}
+
+// told is which traces webhooks were told of since the last call.
+func (w *world) told() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.mu.told
+	w.mu.told = nil
 	return all
 }
 

@@ -29,6 +29,8 @@ type long struct {
 
 // long sends a list: by a lane, if it is worth one, and otherwise piece by piece.
 func (p *Reply) long(list *long) {
+	p.Traced.Event("About to start writing response")
+	defer p.Traced.Event("Write call succeeded")
 	if lane := p.lane(list); lane != nil {
 		p.byLane(list, lane)
 		return

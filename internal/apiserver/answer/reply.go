@@ -24,6 +24,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/served"
 	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/wire"
 )
@@ -38,7 +39,8 @@ type Reply struct {
 
 	Encoded *encoded.Store
 	Log     *slog.Logger
-	Sent    *Sent // counts the events of a watch; nil: nobody does
+	Sent    *Sent         // counts the events of a watch; nil: nobody does
+	Traced  *tracing.Span // of making and sending the answer; nil: there is none
 }
 
 // Document is the document that the request has sent.
@@ -157,7 +159,9 @@ func (p *Reply) object(code int, gvk schema.GroupVersionKind, obj runtime.Object
 
 // send writes JSON or protobuf as the whole answer, in the media type agreed on.
 func (p *Reply) send(code int, body []byte) {
+	p.Traced.Event("About to start writing response")
 	Send(p.W, code, p.Accept, body)
+	p.Traced.Event("Write call succeeded")
 }
 
 // Send writes what is JSON or protobuf as the whole answer, in the form of a. body may be

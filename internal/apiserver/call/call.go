@@ -29,6 +29,7 @@ type Call struct {
 	User  user.Info
 	Agent string         // the client's user agent
 	Audit *audit.Request // nil: it is not audited
+	Trace Trace
 
 	DryRun     bool
 	Manager    string // field manager, as given

@@ -15,6 +15,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/refusal"
 	"github.com/kemudi/kemudi/internal/apiserver/request"
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 	"github.com/kemudi/kemudi/internal/store"
 )
 
@@ -44,9 +45,14 @@ func (r *Reader) List(ctx context.Context, c *call.Call) (*Page, error) {
 		return r.computeAll(ctx, c, sel)
 	}
 	o := c.List
+	ctx, span := c.Step(ctx, "cacher.GetList")
+	defer span.End()
 	p, err := r.collect(ctx, c, &query{sel: sel, rev: o.ResourceVersion, match: o.ResourceVersionMatch, limit: o.Limit, token: o.Continue})
 	if err == nil {
 		sel.tellShard(p)
+		if span != nil {
+			span.Event("Filtered items", tracing.Number("count", len(p.Items)))
+		}
 	}
 	return p, err
 }

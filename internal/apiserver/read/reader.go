@@ -47,6 +47,8 @@ func (r *Reader) Get(ctx context.Context, c *call.Call, rev string) (*cache.Item
 	if c.Resource.Def.Computed {
 		return r.computeOne(ctx, c)
 	}
+	ctx, span := c.Step(ctx, "cacher.Get")
+	defer span.End()
 	if err := r.FreshEnough(ctx, c, rev); err != nil {
 		return nil, err
 	}

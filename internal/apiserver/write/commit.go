@@ -16,6 +16,7 @@ import (
 	"github.com/kemudi/kemudi/internal/apiserver/call"
 	"github.com/kemudi/kemudi/internal/apiserver/read"
 	"github.com/kemudi/kemudi/internal/cache"
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/watchcache"
@@ -27,6 +28,13 @@ func (w *attempt) commit(ctx context.Context) (*cache.Item, error) {
 	if w.item != nil && w.leaves() {
 		return w.p.remove(ctx, w.c, w.item, w.obj)
 	}
+	name, done := "GuaranteedUpdate etcd3", "Transaction committed"
+	if w.item == nil {
+		name, done = "Create etcd3", "Txn call succeeded"
+	}
+	ctx, span := w.c.Step(ctx, name)
+	defer span.End()
+	span.Event("About to Encode")
 	obj, err := w.c.Resource.Stored(ctx, w.final)
 	if err != nil {
 		return nil, err
@@ -34,6 +42,9 @@ func (w *attempt) commit(ctx context.Context) (*cache.Item, error) {
 	value, err := watchcache.Encode(w.c.Resource.Def, obj)
 	if err != nil {
 		return nil, err
+	}
+	if span != nil {
+		span.Event("Encode succeeded", tracing.Number("len", len(value)))
 	}
 	if w.item != nil && w.c.Manager != storagemigration.Manager && w.unchanged(obj, value) {
 		if stale, err := w.stale(ctx); err != nil || !stale {
@@ -43,7 +54,13 @@ func (w *attempt) commit(ctx context.Context) (*cache.Item, error) {
 	if w.c.DryRun {
 		return w.dryRunResult(obj), nil
 	}
-	return w.put(ctx, obj, value, w.tx)
+	item, err := w.put(ctx, obj, value, w.tx)
+	if err == nil {
+		span.Event(done)
+	} else {
+		span.Fail(err)
+	}
+	return item, err
 }
 
 // leaves reports that the update took away the last thing that kept an object,

@@ -145,6 +145,9 @@ func (p *Pipeline) Write(ctx context.Context, c *call.Call, ch Change) (*cache.I
 		if !ch.Tracked {
 			w.trackFields(ctx) // who set what
 		}
+		if c.Verb == "patch" {
+			c.Trace.Event("About to check admission control")
+		}
 		if err := w.mutate(ctx); err != nil { // webhooks, policies, defaults of the cluster
 			return nil, err
 		}

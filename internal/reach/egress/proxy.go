@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 )
 
 // Proxy makes connections for who cannot make them. It may be used concurrently.
@@ -54,6 +56,8 @@ const answerTime = 30 * time.Second
 func (p *Proxy) Dial(ctx context.Context, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
+	ctx, span := tracing.Within(ctx, "Proxy via "+p.labels()[0]+" protocol over "+p.labels()[1], tracing.Text("address", address))
+	defer span.End()
 	began := time.Now()
 	p.Metrics.begun(p)
 	if p.grpc {

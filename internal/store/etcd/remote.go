@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -31,6 +32,8 @@ type RemoteOptions struct {
 	CertFile, KeyFile, CAFile string
 	// Dial makes connections to them. Nil: they are made directly.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Tracing makes spans of calls, of which they are told; nil: there are none.
+	Tracing *tracing.Provider
 	// Log gets what the operator should know. Required.
 	Log *slog.Logger
 }
@@ -63,6 +66,9 @@ func NewRemote(o RemoteOptions) (*Remote, error) {
 	}
 	if o.Dial != nil {
 		c.DialOptions = append(c.DialOptions, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return o.Dial(ctx, "tcp", address) }))
+	}
+	if h := o.Tracing.Calls(); h != nil {
+		c.DialOptions = append(c.DialOptions, grpc.WithStatsHandler(h))
 	}
 	client, err := clientv3.New(c)
 	if err != nil {

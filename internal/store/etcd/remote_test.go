@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
@@ -15,8 +17,11 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 
+	"github.com/kemudi/kemudi/internal/obs/tracing"
+	"github.com/kemudi/kemudi/internal/obs/tracing/collector"
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/storetest"
+	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/test/port"
 )
 
@@ -212,5 +217,30 @@ func TestRemoteOptionsAreChecked(t *testing.T) {
 		if _, err := NewRemote(o); err == nil {
 			t.Errorf("%s: got no error", name)
 		}
+	}
+}
+
+func TestCallsOfAnEtcdOfOthersAreTraced(t *testing.T) {
+	ca, to := newAuthority(t), collector.New(t)
+	address, _ := plainEtcd(t, ca, t.TempDir())
+	g := task.NewGroup(context.WithoutCancel(t.Context()))
+	p, err := tracing.Begin(g, tracing.Options{Config: &tracing.Config{Endpoint: &to.Address}, Part: "apiserver", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := runRemote(t, ca, address, func(o *RemoteOptions) { o.Tracing = p })
+	asked := httptest.NewRequestWithContext(within(t), http.MethodPost, "/", http.NoBody)
+	asked.Header.Set("Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+	ctx, span := p.Serve(asked, tracing.Request{Name: "POST", Believed: true})
+	if _, err := r.Txn(ctx, store.Txn{Ops: []store.Op{{Key: "/a", Value: []byte("1")}}}); err != nil {
+		t.Fatal(err)
+	}
+	span.End()
+	g.Cancel(context.Canceled)
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if txn := to.Within(to.The("POST"), "etcdserverpb.KV/Txn"); txn.Kind != "client" || txn.Failed {
+		t.Errorf("got %+v", txn)
 	}
 }

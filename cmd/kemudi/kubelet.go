@@ -205,6 +205,7 @@ func kubeletConfig() *configKind {
 	} {
 		flags[path] = configField{flag: flag, zero: true}
 	}
+	flags["tracing"] = configField{flag: "node-tracing", zero: true} // without any field, too
 	flags["authorization.mode"] = configField{flag: "authorization-mode"}
 	return &configKind{
 		apiVersion: "kubelet.config.k8s.io/v1beta1", kind: "KubeletConfiguration", dropIns: true, flags: flags, settle: mergeThresholds,
@@ -224,7 +225,7 @@ func kubeletConfig() *configKind {
 			"protectKernelDefaults": kernelStays, "kernelMemcgNotification": actedOn, "containerLogMonitorInterval": actedOn, "containerLogMaxWorkers": actedOn,
 			"volumePluginDir": noFlexVolumes, "imageServiceEndpoint": oneRuntime, "showHiddenMetricsForVersion": "nothing is hidden",
 			"failCgroupV1": bothCgroups, "localStorageCapacityIsolation": diskLookedAt,
-			"tracing": "nothing is traced", "podCIDR": networkSays,
+			"podCIDR":    networkSays,
 			"failSwapOn": "swap is left as it is", "hairpinMode": networkSays,
 			"makeIPTablesUtilChains": noChains, "iptablesDropBit": noChains, "iptablesMasqueradeBit": noChains,
 			"serializeImagePulls": pullsAtATime, "oomScoreAdj": scoreStays,

@@ -40,6 +40,7 @@ func addNodeAgentFlags(f *pflag.FlagSet, o *cluster.Machine) {
 	f.Var((*taintsFlag)(&o.NodeTaints), "register-with-taints", "taints of the node when it registers: key=value:effect,...")
 	f.IntVar(&o.Agent.MaxPods, "max-pods", o.Agent.MaxPods, "how many pods the node takes")
 	f.IntVar(&o.Agent.PodsPerCore, "pods-per-core", o.Agent.PodsPerCore, "how many pods the node takes for each of its CPUs, if that are fewer; 0: as many as --max-pods")
+	f.Var(&o.Agent.Tracing, "node-tracing", "where spans of what the node agent does go (OpenTelemetry), and of how many: endpoint=localhost:4317,samplingRatePerMillion=100; default nowhere")
 	f.Var(&o.Agent.KubeReserved, "kube-reserved", "what the cluster's own programs need of the machine, and pods may not have: cpu=100m,memory=1Gi,ephemeral-storage=1Gi,pid=1000")
 	f.Var(&o.Agent.SystemReserved, "system-reserved", "what everything else on the machine needs")
 	f.StringSliceVar(&o.Agent.Enforce, "enforce-node-allocatable", o.Agent.Enforce, "what the kernel holds to all that: pods, which together get no more than is not reserved, system-reserved, kube-reserved; or none")

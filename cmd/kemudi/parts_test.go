@@ -94,6 +94,7 @@ func TestPartTakesItsConfigurationFile(t *testing.T) {
 		"memory-manager-policy": "Static", "reserved-memory": "0:memory=2Gi,1:hugepages-2Mi=4Mi,memory=1Gi", "topology-manager-policy": "none", "topology-manager-scope": "pod",
 		"topology-manager-policy-options": "[prefer-closest-numa-nodes=true]",
 		"default-pod-sysctls":             "[net.core.somaxconn=1024,net.ipv4.tcp_rmem=4096 87380 6291456]",
+		"node-tracing":                    "samplingRatePerMillion=100",
 		"provider-id":                     "cloud://a/5", "image-pull-credentials-verification-policy": "AlwaysVerify",
 	} {
 		if got := f.Lookup(flag).Value.String(); got != want {
@@ -111,7 +112,7 @@ func TestPartTakesItsConfigurationFile(t *testing.T) {
 	for _, i := range idle {
 		fields = append(fields, i.field)
 	}
-	if got, want := strings.Join(fields, " "), "cgroupDriver cpuManagerReconcilePeriod featureGates.Some logging.verbosity protectKernelDefaults tracing.samplingRatePerMillion"; got != want {
+	if got, want := strings.Join(fields, " "), "cgroupDriver cpuManagerReconcilePeriod featureGates.Some logging.verbosity protectKernelDefaults"; got != want {
 		t.Errorf("without effect: got %s, want %s", got, want)
 	}
 }

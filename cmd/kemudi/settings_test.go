@@ -58,7 +58,7 @@ func TestEveryFlagIsAVariableAndAKey(t *testing.T) {
 		"string": "text", "uint16": "4711", "uint32": "4711", "int": "4711", "int64": "4711", "bool": "true", "duration": "47s", "float32": "0.47", "float64": "0.47", "ip": "10.1.2.3", "ips": "10.1.2.3", "ip:port": "10.1.2.3:4711", "quantity": "47Mi", "signal<value,...": "memory.available<47Mi", "cidrs": "10.47.0.0/16",
 		"signal=value,...": "nodefs.available=47Mi", "signal=duration,...": "memory.available=47s", "priority=duration,...": "47=47s",
 		"ports": "30047-30048", "map": "batch/v1=false", "gates": "WatchList=true", "claim=value": "hd=example.com", "taints": "k=v:NoSchedule", "stringSlice": "a,b", "stringArray": "a", "stringToString": "k=v", "plugins": "AlwaysPullImages", "resource=quantity,...": "cpu=47m", "node:kind=quantity,...": "0:memory=47Mi", "name=program,...": "crun=/usr/bin/crun", "format": "json", "part": "server",
-		"version": "VersionTLS13", "names": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "numbers": "29,23", "name:value,...": "X-Who:me", "namedCertKey": "a.crt,a.key:*.example.com",
+		"version": "VersionTLS13", "names": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "numbers": "29,23", "name:value,...": "X-Who:me", "namedCertKey": "a.crt,a.key:*.example.com", "endpoint=address,...": "endpoint=localhost:4711,samplingRatePerMillion=47",
 	}
 	everyCommand(newRoot(), func(c *cobra.Command) {
 		if c.HasSubCommands() || c.Name() == "kubectl" || c.Name() == "help" || c.HasParent() && c.PersistentPreRunE != nil || c.Parent().Name() == "completion" {

@@ -89,7 +89,7 @@ func RunAgent(ctx context.Context, o AgentOptions) error {
 	a.at.log, a.at.asked, a.at.find = o.Logger, asked, a.findAddresses
 	sg := newStages(ctx)
 	// The container runtime boots while the machine joins.
-	w := o.worker()
+	w := o.worker(sg)
 	w.Agent.SaidIPs = asked.node()
 	if a.worker, err = worker.New(sg.last, w); err != nil {
 		return sg.fail(err)
@@ -110,7 +110,7 @@ func (a *agent) start(sg *stages) error {
 	known := a.id.Cluster()
 	var err error
 	a.api, err = https.New(https.Options{
-		Servers: known.Servers, CA: known.CA, Certificate: a.id.Certificate, Agent: "kubelet", Logger: a.o.Logger.With("part", "api"),
+		Servers: known.Servers, CA: known.CA, Certificate: a.id.Certificate, Agent: "kubelet", Tracing: a.worker.Tracing(), Logger: a.o.Logger.With("part", "api"),
 		Trim: worker.Trim(a.o.NodeName), Memory: worker.Memory(a.o.DataDir, a.id.Silent(), a.worker.Disbelieved),
 	})
 	if err != nil {

@@ -135,7 +135,7 @@ func Run(ctx context.Context, o Options) (failed error) {
 	sg := newStages(ctx)
 	// The container runtime boots while the store and the control plane start.
 	if !o.NoNode {
-		if s.worker, err = s.newWorker(sg.last); err != nil {
+		if s.worker, err = s.newWorker(sg); err != nil {
 			return sg.fail(err)
 		}
 	}

@@ -174,7 +174,7 @@ func TestSettingsReachTheirParts(t *testing.T) {
 		Machine: Machine{NodeName: "n1", NodePorts: worker.NodePorts{Addresses: only, Primary: true, MasqueradeAll: true}},
 		API:     API{RequestTimeout: 3 * time.Second, MaxReads: 4, MaxWrites: 5},
 	}, addresses{})
-	if o := s.o.worker(); !slices.Equal(o.NodePorts.Addresses, only) || !o.NodePorts.Primary || !o.NodePorts.MasqueradeAll || o.NodeName != "n1" {
+	if o := s.o.worker(newStages(t.Context())); !slices.Equal(o.NodePorts.Addresses, only) || !o.NodePorts.Primary || !o.NodePorts.MasqueradeAll || o.NodeName != "n1" {
 		t.Errorf("worker: got %+v", o)
 	}
 	var o apiserver.Options

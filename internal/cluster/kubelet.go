@@ -110,7 +110,7 @@ func RunKubelet(ctx context.Context, o KubeletOptions) error {
 	a := &nodeAgent{o: o}
 	a.at.log, a.at.asked, a.at.find = o.Logger, asked, a.findAddresses
 	sg := newStages(ctx)
-	w := o.worker()
+	w := o.worker(sg)
 	w.Alone, w.CNIConfDir = true, o.CNIConfDir
 	w.Agent.SaidIPs = asked.node()
 	w.DNS = o.ClusterDNS
@@ -187,7 +187,7 @@ func (a *nodeAgent) connect(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	a.api, err = parts.API{Kubeconfig: o.Kubeconfig}.Connect("kubelet", o.Logger)
+	a.api, err = parts.API{Kubeconfig: o.Kubeconfig, Tracing: a.worker.Tracing()}.Connect("kubelet", o.Logger)
 	return err
 }
 

@@ -128,12 +128,12 @@ func (m *Machine) claim() (release func(), _ error) {
 }
 
 // worker is what the machine is told that runs pods.
-func (m *Machine) worker() worker.Options {
+func (m *Machine) worker(sg *stages) worker.Options {
 	return worker.Options{
 		DataDir: m.DataDir, RunDir: m.RunDir,
 		NodeName: m.NodeName, ByHand: m.NodeByHand, Closed: m.NodeClosed, Labels: m.NodeLabels, Taints: m.NodeTaints,
 		Agent: m.Agent, Runtime: m.Runtime, Images: m.Images, ResolvConf: m.ResolvConf, NodePorts: m.NodePorts, Edge: m.Edge, Peers: m.peers,
-		Logger: m.Logger, Step: m.Step,
+		Lasting: sg.store, Logger: m.Logger, Step: m.Step,
 	}
 }
 

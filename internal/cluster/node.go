@@ -16,11 +16,11 @@ import (
 )
 
 // newWorker begins to make this machine one that runs pods.
-func (s *server) newWorker(g *task.Group) (*worker.Worker, error) {
-	o := s.o.worker()
+func (s *server) newWorker(sg *stages) (*worker.Worker, error) {
+	o := s.o.worker(sg)
 	o.Registry = s.registry
 	o.Agent.SaidIPs = s.at.asked.node()
-	return worker.New(g, o)
+	return worker.New(sg.last, o)
 }
 
 // startWorker has this machine run pods, of this server's cluster.

@@ -8,7 +8,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/stats"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 )
 
 // Measured is the same runtime, whose calls are counted in reg by upstream's names.
@@ -58,6 +61,30 @@ func (m *measured) Invoke(ctx context.Context, method string, args, reply any, o
 			m.sandboxErrors.WithLabelValues(r.RuntimeHandler).Inc()
 		}
 	}
+	return err
+}
+
+// Traced is the same runtime, whose calls have spans by p; nil: it is the same.
+func (c *CRI) Traced(p *tracing.Provider) *CRI {
+	h := p.Calls()
+	if h == nil {
+		return c
+	}
+	return newCRI(&traced{c.conn, h})
+}
+
+// traced is a connection whose calls are in traces, but for streams, which last.
+type traced struct {
+	grpc.ClientConnInterface
+	spans stats.Handler
+}
+
+// Invoke makes a call, which the runtime is told the span of. A runtime in the process has no connection of gRPC to
+// notice its calls.
+func (t *traced) Invoke(ctx context.Context, method string, args, reply any, o ...grpc.CallOption) error {
+	ctx = t.spans.TagRPC(ctx, &stats.RPCTagInfo{FullMethodName: method})
+	err := t.ClientConnInterface.Invoke(ctx, method, args, reply, o...)
+	t.spans.HandleRPC(ctx, &stats.End{Client: true, Error: err})
 	return err
 }
 

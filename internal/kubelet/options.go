@@ -15,6 +15,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/image"
 	"github.com/kemudi/kemudi/internal/kubelet/numa"
 	"github.com/kemudi/kemudi/internal/kubelet/pressure"
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 )
 
 // Connection is a new sandbox in the pod network.
@@ -38,6 +39,15 @@ type Dirs struct {
 	ToldRootDir string
 	// PodLogsDir holds the logs of containers. Default [DefaultPodLogsDir].
 	PodLogsDir string
+}
+
+// Confinement says what pods are kept within.
+type Confinement struct {
+	// CgroupParent is the cgroup that pods live in. Default /kemudi.
+	CgroupParent string
+	// SandboxSeccomp is the file of the seccomp profile that sandboxes get. Default:
+	// the profile that the runtime has for all.
+	SandboxSeccomp string
 }
 
 // Options of an agent. NodeName, Transport, Runtime and Images are required;
@@ -72,13 +82,7 @@ type Options struct {
 
 	Dirs
 	Network Network
-	// CgroupParent is the cgroup that pods live in. Default /kemudi.
-	CgroupParent string
-
-	// SandboxSeccomp is the file of the seccomp profile that sandboxes get. Default:
-	// the profile that the runtime has for all.
-	SandboxSeccomp string
-
+	Confinement
 	// ClusterDNS are the addresses of the cluster's DNS, ClusterDomain its zone.
 	// Default cluster.local.
 	ClusterDNS    []string
@@ -92,7 +96,8 @@ type Options struct {
 	// Version is reported in the node's status, with a leading "v".
 	Version string
 
-	Log *slog.Logger // default slog.Default()
+	Log     *slog.Logger      // default slog.Default()
+	Tracing *tracing.Provider // makes spans of what the agent does; nil: there are none
 
 	fake fakes // of a simulated node
 }

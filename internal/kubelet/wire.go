@@ -98,7 +98,7 @@ func wire(o Options) (*Agent, error) {
 	set := pod.Options{
 		Runner: runner, Transport: o.Transport, Every: pace, Metrics: a.registry, Forgotten: func(id string) { a.server.Forget(id) },
 		Admit: a.gate(runner, f).admit, Drained: o.Network.Drained,
-		RestartWait: o.Settings.Containers.RestartWait,
+		RestartWait: o.Settings.Containers.RestartWait, Tracing: o.Tracing,
 	}
 	gauges := o.fake.gauges
 	if gauges == nil && !o.Simulated {
@@ -113,7 +113,7 @@ func wire(o Options) (*Agent, error) {
 	}
 	a.server = server.New(server.Options{
 		NodeName: o.NodeName, Pods: a.pods, Cached: a.cache, Config: configuration(&o), Settings: o.Settings.Serve,
-		CheckpointDir: filepath.Join(o.RootDir, server.CheckpointDir), Images: o.Images, Machine: f.machine, RootDir: o.RootDir, Registry: a.registry, Log: o.Log,
+		CheckpointDir: filepath.Join(o.RootDir, server.CheckpointDir), Images: o.Images, Machine: f.machine, RootDir: o.RootDir, Registry: a.registry, Log: o.Log, Tracing: o.Tracing,
 	})
 	a.parts = append(a.partsWith(gauges), a.deviceParts()...)
 	if !o.Simulated {
@@ -134,7 +134,7 @@ func (a *Agent) gate(runner *container.Runner, f *facts) *gate {
 func (a *Agent) partsWith(gauges pressure.Gauges) []part {
 	o, runner := &a.o, a.pods.Runner
 	collector := image.NewCollector(image.CollectorOptions{
-		Config: o.ImageConfig, Images: o.Images, Runtime: o.Runtime, Puller: runner.Puller, Log: o.Log,
+		Config: o.ImageConfig, Images: o.Images, Runtime: o.Runtime, Puller: runner.Puller, Log: o.Log, Tracing: o.Tracing,
 		Event: func(kind, reason, message string) { o.Events.Event(a.node.Self(), kind, reason, message) },
 	})
 	list := []part{{"heartbeat", a.heartbeat}, {"runtime events", a.watch.Run}, {"pods", a.followPods}, {"unknown pods", a.removeUnknown}}

@@ -38,7 +38,7 @@ type accounts struct {
 // newAccounts asks for tokens as main. bare is to be run beside it.
 func (p *process) newAccounts() (*accounts, error) {
 	c := rest.AnonymousClientConfig(p.config)
-	bare, err := connect(c, p.log)
+	bare, err := connect(c, p.log, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/kemudi/kemudi/internal/client/https"
 	"github.com/kemudi/kemudi/internal/features"
 	"github.com/kemudi/kemudi/internal/obs"
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 	"github.com/kemudi/kemudi/internal/resource"
 	"github.com/kemudi/kemudi/internal/scavenge"
 	"github.com/kemudi/kemudi/internal/secureport"
@@ -35,6 +36,8 @@ type API struct {
 
 	Emulated   []string // --emulated-version
 	Compatible []string // --min-compatibility-version
+
+	Tracing *tracing.Provider // makes spans of requests; nil: there are none
 }
 
 // config is what the kubeconfig says, for a client of that name.
@@ -54,15 +57,15 @@ func (a API) Connect(name string, log *slog.Logger) (*https.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	return connect(c, log)
+	return connect(c, log, a.Tracing)
 }
 
-func connect(c *rest.Config, log *slog.Logger) (*https.Transport, error) {
+func connect(c *rest.Config, log *slog.Logger, traces *tracing.Provider) (*https.Transport, error) {
 	o, err := https.FromConfig(c)
 	if err != nil {
 		return nil, err
 	}
-	o.Logger = log.With("part", "api")
+	o.Logger, o.Tracing = log.With("part", "api"), traces
 	return https.New(o)
 }
 
@@ -93,7 +96,7 @@ func newProcess(name string, a API, log *slog.Logger) (*process, error) {
 	if p.config, err = a.config(name); err != nil {
 		return nil, err
 	}
-	if p.api, err = connect(p.config, log); err != nil {
+	if p.api, err = connect(p.config, log, nil); err != nil {
 		return nil, err
 	}
 	p.events = client.NewRecorder(p.api, host, log)

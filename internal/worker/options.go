@@ -17,9 +17,11 @@ import (
 	"github.com/kemudi/kemudi/internal/edge"
 	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/image"
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 	"github.com/kemudi/kemudi/internal/podnet"
 	"github.com/kemudi/kemudi/internal/proxy"
 	"github.com/kemudi/kemudi/internal/secureport"
+	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/worker/settings"
 )
 
@@ -59,7 +61,9 @@ type Options struct {
 	// Registry gets the service proxy's metrics as well, for those who ask the API server. Nil:
 	// there is none, and they are among the node agent's alone.
 	Registry *prometheus.Registry
-	Logger   *slog.Logger
+	// Lasting has what ends after everything else: the node agent's spans are sent when it ends.
+	Lasting *task.Group
+	Logger  *slog.Logger
 	// Step is told of each step of the start when it is done.
 	Step func(name string, ready bool)
 }
@@ -72,6 +76,7 @@ type Agent struct {
 	RootDir    string               // --root-dir
 	PodLogsDir string               // --pod-logs-dir
 	TLS        secureport.Handshake // of the port, of an agent that is a process of its own
+	Tracing    tracing.Setting      // --node-tracing
 }
 
 // Runtime says what runs containers, each field by its flag.

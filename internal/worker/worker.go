@@ -24,6 +24,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet"
 	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
 	"github.com/kemudi/kemudi/internal/netpolicy"
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 	"github.com/kemudi/kemudi/internal/podnet"
 	"github.com/kemudi/kemudi/internal/task"
 	"github.com/kemudi/kemudi/internal/version"
@@ -35,10 +36,11 @@ type Worker struct {
 	cri     *container.CRI
 	runtime *container.Embedded // nil: an external one
 	agent   *kubelet.Agent
-	c       Cluster          // once it is started
-	share   []netip.Prefix   // of the pod addresses, likewise
-	applied cache.Progress   // up to which revision of EndpointSlices the kernel's rules are true
-	edge    *edgefeed.Feeder // that serves Ingresses here; nil: no port is to be used
+	tracing *tracing.Provider // of the agent; nil: nothing is traced
+	c       Cluster           // once it is started
+	share   []netip.Prefix    // of the pod addresses, likewise
+	applied cache.Progress    // up to which revision of EndpointSlices the kernel's rules are true
+	edge    *edgefeed.Feeder  // that serves Ingresses here; nil: no port is to be used
 
 	recorder atomic.Pointer[client.Recorder] // likewise
 	bridge   bridge
@@ -70,6 +72,12 @@ func New(g *task.Group, o Options) (*Worker, error) {
 			return nil, err
 		}
 	}
+	var err error
+	if w.tracing, err = tracing.Begin(o.Lasting, tracing.Options{
+		Config: o.Agent.Tracing.Config, Part: "kubelet", Attributes: []tracing.Attribute{tracing.HostName(o.NodeName)}, Logger: o.Logger.With("part", "tracing"),
+	}); err != nil {
+		return nil, err
+	}
 	if o.Runtime.Endpoint != "" {
 		cri, closer, err := container.Dial(o.Runtime.Endpoint)
 		if err != nil {
@@ -85,7 +93,6 @@ func New(g *task.Group, o Options) (*Worker, error) {
 		})
 		return w, nil
 	}
-	var err error
 	w.runtime, err = container.New(container.Options{
 		DataDir: o.DataDir, RunDir: o.RunDir, CNIConfDir: o.CNIConfDir, CgroupParent: cgroupParent(o.RunDir), RegistryConfigDir: o.Runtime.RegistryDir,
 		Handlers: o.Runtime.Handlers, StreamIdle: o.Agent.Serve.StreamIdle, OwnTemp: true, Logger: o.Logger.With("part", "runtime"),
@@ -97,6 +104,9 @@ func New(g *task.Group, o Options) (*Worker, error) {
 	g.Go("container runtime", w.runtime.Run)
 	return w, nil
 }
+
+// Tracing makes spans of what the node agent does, for its connections to the API; nil: there are none.
+func (w *Worker) Tracing() *tracing.Provider { return w.tracing }
 
 // Start starts node agent, pod network, service proxy and DNS, and returns
 // when the node is ready for pods. A node agent alone becomes ready when others have
@@ -174,14 +184,14 @@ func (w *Worker) startAgent(g *task.Group, recorder *client.Recorder) (err error
 	tuned := o.Agent.Settings
 	tuned.External = c.Settings.CloudProvider != ""
 	calls := prometheus.NewRegistry()
-	runtime := w.cri.Measured(calls)
+	runtime := w.cri.Traced(w.tracing).Measured(calls)
 	w.agent, err = kubelet.New(kubelet.Options{
 		NodeName: o.NodeName, Transport: c.Transport, Runtime: runtime.Runtime, Images: runtime.Images, Events: recorder.For("kubelet"),
 		NodeIPs: c.NodeIPs, ByHand: o.ByHand, Closed: o.Closed, Labels: o.Labels, Taints: o.Taints, Settings: tuned,
-		Dirs:         kubelet.Dirs{RootDir: o.Agent.RootDir, ToldRootDir: told, PodLogsDir: o.Agent.PodLogsDir},
-		CgroupParent: cgroupParent(o.RunDir), SandboxSeccomp: profile,
-		ClusterDNS: dns, ClusterDomain: c.Settings.ClusterDomain, ResolvConf: o.ResolvConf, ImageConfig: o.Images,
-		Network: network, Version: git, Port: int(o.Agent.Port), Log: o.Logger.With("part", "kubelet"),
+		Dirs:        kubelet.Dirs{RootDir: o.Agent.RootDir, ToldRootDir: told, PodLogsDir: o.Agent.PodLogsDir},
+		Confinement: kubelet.Confinement{CgroupParent: cgroupParent(o.RunDir), SandboxSeccomp: profile},
+		ClusterDNS:  dns, ClusterDomain: c.Settings.ClusterDomain, ResolvConf: o.ResolvConf, ImageConfig: o.Images,
+		Network: network, Version: git, Port: int(o.Agent.Port), Log: o.Logger.With("part", "kubelet"), Tracing: w.tracing,
 	})
 	if err != nil {
 		return err

@@ -179,7 +179,7 @@ func (m *machine) start() {
 	m.Helper()
 	a, err := kubelet.New(kubelet.Options{
 		NodeName: "n1", Transport: m.api, Runtime: m.cri.Runtime, Images: m.cri.Images, Events: m.api,
-		NodeIPs: []string{"10.98.0.1"}, Dirs: kubelet.Dirs{RootDir: m.dir + "/kubelet", PodLogsDir: m.dir + "/logs"}, CgroupParent: "/" + filepath.Base(m.dir),
+		NodeIPs: []string{"10.98.0.1"}, Dirs: kubelet.Dirs{RootDir: m.dir + "/kubelet", PodLogsDir: m.dir + "/logs"}, Confinement: kubelet.Confinement{CgroupParent: "/" + filepath.Base(m.dir)},
 		ClusterDNS: []string{"10.96.0.10"}, Version: "v1.37.2",
 		Settings: kubelet.Settings{Containers: kubelet.Containers{Processes: 5000}, Pinning: m.pinning, ManifestDir: m.dir + "/manifests", LogMaxSize: resource.QuantityValue{Quantity: resource.MustParse("100Ki")}, LogMaxFiles: 3,
 			KubeReserved: kubelet.Reserved{v1.ResourceCPU: resource.MustParse("100m"), v1.ResourceMemory: resource.MustParse("128Mi"), "pid": resource.MustParse("1k")}},

@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 	"github.com/kemudi/kemudi/internal/resource"
 )
 
@@ -59,6 +60,9 @@ type Options struct {
 
 	// Memory has the last known state kept on disk. Nil: it is not.
 	Memory *Memory
+
+	// Tracing makes spans of requests, of which servers are told; nil: there are none.
+	Tracing *tracing.Provider
 
 	Logger *slog.Logger // default: nothing is logged
 }

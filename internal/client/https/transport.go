@@ -94,14 +94,14 @@ func (l *link) newHTTP() *http.Client {
 	}
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
+		Transport: l.o.Tracing.Client(&http.Transport{
 			DialContext: l.conns.dialTracked, TLSClientConfig: config, TLSHandshakeTimeout: handshakeTimeout,
 			ForceAttemptHTTP2: true, IdleConnTimeout: idleTimeout,
 			// For watches: whatever else is asked has ended by then, and says why.
 			ResponseHeaderTimeout: l.o.RequestTimeout + handshakeTimeout,
 			DisableCompression:    true, // within a cluster bytes are cheaper than the servers' time
 			HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
-		},
+		}),
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 )
 
 // collectInterval is how often the disk is looked at when no image was pulled.
@@ -34,6 +36,7 @@ type CollectorOptions struct {
 	Runtime runtimeapi.RuntimeServiceClient
 	Puller  *Puller
 	Log     *slog.Logger
+	Tracing *tracing.Provider // makes spans of collections; nil: there are none
 	// Event tells people about the node.
 	Event func(kind, reason, message string)
 	// Usage returns the size of the file system at path and what is free of it,
@@ -91,7 +94,9 @@ func (c *Collector) Run(ctx context.Context) error {
 // Collect removes unused images that are too old, and, when the disk is fuller
 // than the high threshold, others until it is at the low one.
 func (c *Collector) Collect(ctx context.Context) error {
-	return c.alone(ctx, func() error {
+	return c.alone(ctx, func() (err error) {
+		ctx, span := c.o.Tracing.Start(ctx, "Images/GarbageCollect")
+		defer span.End()
 		unused, err := c.look(ctx)
 		if err != nil {
 			return err

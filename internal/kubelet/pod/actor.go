@@ -46,6 +46,7 @@ type Actor struct {
 	waiters  map[string][]chan struct{} // closed when the container with the ID has ended
 	probed   map[probeKey]*probed       // nil: none has been probed
 	starting *starting                  // nil: it runs, or did before it was seen, or never will
+	turn     turn                       // in which something is under way
 	placed   map[string]pin.Place       // where running containers have been told to run, by their ID; what is missing is not known
 }
 
@@ -173,15 +174,18 @@ func (x *Actor) step() (wake time.Time, done bool) {
 	x.s.metrics.runs(x)
 	x.tell()
 	if r.Done {
+		x.endTurn()
 		x.s.Runner.Pins.Release(x.uid)
 		if err := x.s.Runner.Disk.Forget(x.uid); err != nil {
 			x.s.Runner.Log.Warn("remove the last of a pod", "pod", x.name(), "err", err)
 		}
 		return time.Time{}, true
 	}
+	x.beginTurn(r)
 	for _, act := range r.Actions {
 		x.begin(act)
 	}
+	x.rest()
 	if r.Ending {
 		if x.o.EndingSince.IsZero() {
 			x.o.EndingSince = x.now
@@ -213,7 +217,7 @@ func (x *Actor) begin(act podstep.Action) {
 			x.o.Hooked[act.ID] = true // its time is up: what is left of it has as long as the container
 		}
 	}
-	ctx, cancel := context.WithCancel(x.ops.Context())
+	ctx, cancel := context.WithCancel(x.within(act.Op))
 	h := &handle{act: act, cancel: cancel}
 	key, name := act.Key(), x.name()
 	x.o.Doing[key], x.handles[key] = act, h
@@ -284,6 +288,7 @@ func (x *Actor) failed(act podstep.Action, err error) {
 		f.Count = 1
 	}
 	x.o.Failures[key] = f
+	x.turn.span.Fail(err)
 	switch {
 	case reportedByEvents(act.Op):
 		return

@@ -22,6 +22,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/evict"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
 	"github.com/kemudi/kemudi/internal/kubelet/runtime"
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -44,6 +45,8 @@ type Options struct {
 	Drained func(ctx context.Context, pod *v1.Pod) error
 	// Metrics is where the metrics of pods are registered. Nil: nowhere.
 	Metrics prometheus.Registerer
+	// Tracing makes spans of what is done for pods; nil: there are none.
+	Tracing *tracing.Provider
 	// Forgotten is told of each container that has been removed. It must not block. Optional.
 	Forgotten func(id string)
 }

@@ -47,7 +47,7 @@ func (s *Server) Handler() http.Handler {
 	} else {
 		s.installDebugging(mux)
 	}
-	return s.guarded(s.requests.counted(mux))
+	return s.guarded(s.requests.counted(mux, s.traced))
 }
 
 // debugging are the paths that --enable-debugging-handlers is about.

@@ -39,7 +39,9 @@ func newRequests(reg prometheus.Registerer) *requests {
 }
 
 // counted counts what mux serves. What it does not serve counts as one path: people may ask for any.
-func (r *requests) counted(mux *http.ServeMux) http.Handler {
+// Each is served through.
+func (r *requests) counted(mux *http.ServeMux, through func(http.Handler) http.Handler) http.Handler {
+	next := through(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		path := "other"
 		if _, pattern := mux.Handler(req); pattern != "" {
@@ -53,7 +55,7 @@ func (r *requests) counted(mux *http.ServeMux) http.Handler {
 			now.Dec()
 			r.took.WithLabelValues(labels...).Observe(time.Since(began).Seconds())
 		}()
-		mux.ServeHTTP(w, req)
+		next.ServeHTTP(w, req)
 	})
 }
 

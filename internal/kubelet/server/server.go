@@ -28,9 +28,10 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/machine"
 	"github.com/kemudi/kemudi/internal/kubelet/pod"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 )
 
-// Options of a Server; all but Settings are required.
+// Options of a Server; all but Settings and Tracing are required.
 type Options struct {
 	NodeName string
 	Pods     *pod.Set
@@ -49,6 +50,8 @@ type Options struct {
 	// Registry gets the agent's metrics, and is served with what else is in it.
 	Registry *prometheus.Registry
 	Log      *slog.Logger
+	// Tracing makes spans of requests; nil: there are none.
+	Tracing *tracing.Provider
 }
 
 // Server serves the API of one node's agent.

@@ -106,17 +106,30 @@ func (s *server) attend(ctx context.Context) error {
 	})
 }
 
-// keep publishes again what somebody has deleted of the service "kubernetes" and its endpoints, until ctx ends:
-// without them no pod finds the API. What somebody changes in them stays so until servers come or go: two servers
-// that see different ones for a moment would otherwise answer each other's writes.
+// kept are the objects by which pods find the API, and machines that join.
+type kept struct {
+	def             *resource.Def
+	namespace, name string
+}
+
+// keep publishes again what somebody has deleted of it, until ctx ends. What somebody changes in it stays so until
+// servers come or go: two servers that see different ones for a moment would otherwise answer each other's writes.
 func (s *server) keep(ctx context.Context) error {
+	all := []kept{
+		{core.Services.Def, metav1.NamespaceDefault, "kubernetes"},
+		{core.Endpoints.Def, metav1.NamespaceDefault, "kubernetes"},
+		{discovery.EndpointSlices.Def, metav1.NamespaceDefault, "kubernetes"},
+	}
+	if s.o.alone == nil {
+		all = append(all, kept{core.ConfigMaps.Def, metav1.NamespacePublic, "cluster-info"}, kept{core.ConfigMaps.Def, metav1.NamespaceSystem, settings.ConfigMap})
+	}
 	g := task.NewGroup(ctx)
-	for _, d := range []*resource.Def{core.Services.Def, core.Endpoints.Def, discovery.EndpointSlices.Def} {
-		c := s.plane.Admin().Cache(d, "")
-		g.Go("keep "+d.Plural, func(ctx context.Context) error {
-			return c.Each(ctx, cache.FollowOptions{Namespace: metav1.NamespaceDefault}, func([]cache.Delta) error {
+	for _, k := range all {
+		c := s.plane.Admin().Cache(k.def, "")
+		g.Go("keep "+k.name, func(ctx context.Context) error {
+			return c.Each(ctx, cache.FollowOptions{Namespace: k.namespace}, func([]cache.Delta) error {
 				wait := task.Backoff{Initial: 20 * time.Millisecond, Max: 10 * time.Second, Jitter: 0.5}
-				for c.Get(cache.Key(metav1.NamespaceDefault, "kubernetes")) == nil {
+				for c.Get(cache.Key(k.namespace, k.name)) == nil {
 					err := s.publish(ctx)
 					if err == nil {
 						return nil

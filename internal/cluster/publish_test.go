@@ -21,6 +21,7 @@ import (
 	"github.com/kemudi/kemudi/internal/store"
 	"github.com/kemudi/kemudi/internal/store/mem"
 	"github.com/kemudi/kemudi/internal/task"
+	"github.com/kemudi/kemudi/internal/worker/settings"
 )
 
 // killable is the way of one server to the store, which ends with its machine.
@@ -249,16 +250,27 @@ func TestWhatPodsFindTheAPIByComesAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for what, remove := range map[string]func(ctx context.Context, namespace, name string, o metav1.DeleteOptions) error{
-			"service": services.Delete, "endpoints": client.For(api, core.Endpoints).Delete, "slice": client.For(api, discovery.EndpointSlices).Delete,
+		maps := client.For(api, core.ConfigMaps)
+		for _, q := range []struct {
+			what, namespace, name string
+			remove                func(ctx context.Context, namespace, name string, o metav1.DeleteOptions) error
+		}{
+			{"service", "default", "kubernetes", services.Delete},
+			{"endpoints", "default", "kubernetes", client.For(api, core.Endpoints).Delete},
+			{"slice", "default", "kubernetes", client.For(api, discovery.EndpointSlices).Delete},
+			{"information", "kube-public", "cluster-info", maps.Delete},
+			{"settings", "kube-system", settings.ConfigMap, maps.Delete},
 		} {
-			if err := remove(t.Context(), "default", "kubernetes", metav1.DeleteOptions{}); err != nil {
+			if err := q.remove(t.Context(), q.namespace, q.name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait() // no time passes
 			if got := p.shows(); got != want {
-				t.Errorf("after the %s was deleted: got %s, want %s", what, got, want)
+				t.Errorf("after the %s went: got %s, want %s", q.what, got, want)
 			}
+		}
+		if _, err := maps.Get(t.Context(), "kube-system", settings.ConfigMap); err != nil {
+			t.Error(err)
 		}
 		is, err := services.Get(t.Context(), "default", "kubernetes")
 		if err != nil || is.UID == was.UID || is.Spec.ClusterIP != was.Spec.ClusterIP {

@@ -12,10 +12,12 @@ import (
 
 	apidiscovery "k8s.io/api/apidiscovery/v2"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/kemudi/kemudi/internal/api/apiextensions"
 	"github.com/kemudi/kemudi/internal/api/apiregistration"
 	"github.com/kemudi/kemudi/internal/api/core"
 	"github.com/kemudi/kemudi/internal/api/discovery"
@@ -350,5 +352,38 @@ func TestOwnGroupVersionsAreRegistered(t *testing.T) {
 	}
 	if got := b.must(200, "GET /apis/apiregistration.k8s.io/v1beta1/apiservices/v1.apps", "", "Accept: application/json;as=Table;g=meta.k8s.io;v=v1"); !strings.Contains(got, `"cells":["v1.apps","Local","True",`) {
 		t.Errorf("as a table: got %s", got)
+	}
+}
+
+func TestRegistrationsOfCustomKindsComeAgain(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.awaitOf("v1.apps", "True Local")
+	open := true
+	if _, err := client.For(b.plane.Admin(), apiextensions.CustomResourceDefinitions).Create(t.Context(), &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "things.example.com"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "example.com", Scope: apiextensionsv1.ClusterScoped, Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "things", Kind: "Thing"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{
+				OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &open},
+			}}},
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitOf("v1.example.com", "True Local")
+	api, all := client.For(b.plane.Admin(), apiregistration.APIServices), client.Cached(b.plane.Admin(), apiregistration.APIServices, "")
+	was, _ := all.Get("", "v1.example.com")
+	for _, name := range []string{"v1.apps", "v1.example.com"} {
+		if err := api.Delete(t.Context(), "", name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.until(func() bool {
+		is, ok := all.Get("", "v1.example.com")
+		return ok && is.UID != was.UID && is.Labels["kube-aggregator.kubernetes.io/automanaged"] == "true"
+	})
+	if _, ok := all.Get("", "v1.apps"); ok {
+		t.Error("what is made at a start came again, too")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/kemudi/kemudi/internal/api/apiregistration"
+	"github.com/kemudi/kemudi/internal/cache"
 	"github.com/kemudi/kemudi/internal/client"
 	"github.com/kemudi/kemudi/internal/task"
 )
@@ -27,14 +28,16 @@ const (
 const afterStart = time.Second
 
 // Register keeps an APIService for each group-version that this server has until ctx ends. Those that people
-// have made or changed for another server are left alone. It begins after a while: what a cluster starts with
-// comes first, and nobody waits for these.
+// have made or changed for another server are left alone; of those that they delete the ones of custom group-versions
+// come again. It begins after a while: what a cluster starts with comes first, and nobody waits for these.
 func (a *Aggregator) Register(ctx context.Context) error {
 	if task.Sleep(ctx, afterStart) != nil {
 		return nil
 	}
 	retry := task.Backoff{Initial: askSoon, Max: askAgain, Jitter: 0.5}
 	done := map[Local]bool{}
+	apis := a.o.Cache(apiregistration.APIServices.Def).Follow(cache.FollowOptions{})
+	defer apis.Close()
 	for {
 		now, changed := a.o.Local()
 		var again <-chan time.Time
@@ -45,6 +48,14 @@ func (a *Aggregator) Register(ctx context.Context) error {
 			again = time.After(retry.Next())
 		}
 		select {
+		case <-apis.Ready():
+			for _, d := range apis.Next() {
+				if d.Now == nil {
+					maps.DeleteFunc(done, func(l Local, _ bool) bool {
+						return l.Custom && apiregistration.Name(l.GroupVersion) == d.Prev.Object.GetName()
+					})
+				}
+			}
 		case <-changed:
 		case <-again:
 		case <-ctx.Done():

@@ -90,9 +90,9 @@ func split(address string) (host string, port int) {
 	return host, port
 }
 
-// Answered notes how the request of a span was answered.
+// Answered notes how the request of a span was answered; code is 0 if it was not.
 func (s *Span) Answered(code int, wrote int64) {
-	if s == nil {
+	if s == nil || code == 0 {
 		return
 	}
 	s.SetAttributes(semconv.HTTPResponseStatusCode(code))

@@ -36,6 +36,7 @@ import (
 	"github.com/kemudi/kemudi/internal/kubelet/apitest"
 	"github.com/kemudi/kemudi/internal/kubelet/cgroup"
 	"github.com/kemudi/kemudi/internal/kubelet/volume"
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 	"github.com/kemudi/kemudi/internal/ociimage"
 	"github.com/kemudi/kemudi/internal/trace"
 	"github.com/kemudi/kemudi/test/image"
@@ -119,7 +120,8 @@ type machine struct {
 	agent *kubelet.Agent
 	end   func()
 
-	pinning kubelet.Pinning // of the agents that start from now on
+	pinning kubelet.Pinning   // of the agents that start from now on
+	tracing *tracing.Provider // likewise; nil: nothing is traced
 }
 
 func newMachine(t *testing.T) *machine {
@@ -177,8 +179,9 @@ func newMachine(t *testing.T) *machine {
 
 func (m *machine) start() {
 	m.Helper()
+	runtime := m.cri.Traced(m.tracing)
 	a, err := kubelet.New(kubelet.Options{
-		NodeName: "n1", Transport: m.api, Runtime: m.cri.Runtime, Images: m.cri.Images, Events: m.api,
+		NodeName: "n1", Transport: m.api, Runtime: runtime.Runtime, Images: runtime.Images, Events: m.api, Tracing: m.tracing,
 		NodeIPs: []string{"10.98.0.1"}, Dirs: kubelet.Dirs{RootDir: m.dir + "/kubelet", PodLogsDir: m.dir + "/logs"}, Confinement: kubelet.Confinement{CgroupParent: "/" + filepath.Base(m.dir)},
 		ClusterDNS: []string{"10.96.0.10"}, Version: "v1.37.2",
 		Settings: kubelet.Settings{Containers: kubelet.Containers{Processes: 5000}, Pinning: m.pinning, ManifestDir: m.dir + "/manifests", LogMaxSize: resource.QuantityValue{Quantity: resource.MustParse("100Ki")}, LogMaxFiles: 3,
@@ -274,6 +277,7 @@ func TestPodsOnARealRuntime(t *testing.T) {
 		{"twenty pods at once", e2eMany},
 		{"a pod of the same name is another pod", e2eAnew},
 		{"containers have processors and memory for themselves", e2ePinned},
+		{"what is done for pods is traced", e2eTraced},
 		{"nothing is left of deleted pods", e2eGone},
 	} {
 		m.T = t

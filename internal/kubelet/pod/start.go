@@ -8,6 +8,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/kubelet/container"
 	"github.com/kemudi/kemudi/internal/kubelet/podstep"
+	"github.com/kemudi/kemudi/internal/obs/tracing"
 	"github.com/kemudi/kemudi/internal/task"
 )
 
@@ -32,7 +33,7 @@ func (x *Actor) startContainer(act podstep.Action) work {
 // do is given up when the pod is to end, and seen through as far as it has come
 // unless the agent ends.
 func (w *startContainer) do(wanted context.Context) (err error) {
-	if w.status, err = w.Start(w.ops.Context(), wanted); err != nil {
+	if w.status, err = w.Start(tracing.Carry(w.ops.Context(), wanted), wanted); err != nil {
 		var f *container.StartError
 		if !errors.As(err, &f) {
 			return &container.StartError{Reason: "CreateContainerError", Err: err}

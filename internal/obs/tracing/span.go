@@ -45,6 +45,14 @@ func Within(ctx context.Context, name string, about ...attribute.KeyValue) (cont
 	return (&Span{s}).Start(ctx, name, about...)
 }
 
+// Carry is ctx, in the trace and the span that another context has: for what goes on when that ends.
+func Carry(ctx, from context.Context) context.Context {
+	if s := trace.SpanFromContext(from); s.SpanContext().IsValid() {
+		return trace.ContextWithSpan(ctx, s)
+	}
+	return ctx
+}
+
 // Start begins a span within s.
 func (s *Span) Start(ctx context.Context, name string, about ...attribute.KeyValue) (context.Context, *Span) {
 	if s == nil {

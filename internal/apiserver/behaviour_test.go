@@ -187,6 +187,15 @@ func TestCollectionsAreDeletedBySelector(t *testing.T) {
 	if len(rest.Items) != 2 || rest.Items[0].Name != "m0" {
 		t.Errorf("left: %+v", rest.Items)
 	}
+	// Who deletes a part is told how to go on.
+	got = decoded[metav1.PartialObjectMetadataList](t, f.must(200, "DELETE", mapsPath+"?limit=1", ""))
+	if len(got.Items) != 1 || got.Items[0].Name != "m0" || got.Continue == "" || got.RemainingItemCount == nil || *got.RemainingItemCount != 1 {
+		t.Errorf("the first one: got %+v", got)
+	}
+	got = decoded[metav1.PartialObjectMetadataList](t, f.must(200, "DELETE", mapsPath+"?limit=1&continue="+got.Continue, ""))
+	if len(got.Items) != 1 || got.Items[0].Name != "m2" || got.Continue != "" {
+		t.Errorf("the next one: got %+v", got)
+	}
 }
 
 // slowDeletes is an admission that takes a second for each deletion, and does not

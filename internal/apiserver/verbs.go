@@ -287,7 +287,7 @@ func (s *Server) runDeleteCollection(ctx context.Context, c *call.Call) (outcome
 	if found.Items, err = c.Resource.View(ctx, found.Items); err != nil {
 		return outcome{}, err
 	}
-	return outcome{page: &read.Page{Items: found.Items, Meta: metav1.ListMeta{ResourceVersion: found.Meta.ResourceVersion}}}, nil
+	return outcome{page: &read.Page{Items: found.Items, Meta: found.Meta}}, nil
 }
 
 func (s *Server) runAction(ctx context.Context, c *call.Call) (outcome, error) {

@@ -275,8 +275,8 @@ func TestPodGetsAVolumeOfADriver(t *testing.T) {
 		`volume_operation_total_seconds_count{operation_name="overall_volume_mount",plugin_name="kubernetes.io/csi:disk.example.com"} 1`,
 		`csi_operations_seconds_count{driver_name="disk.example.com",grpc_status_code="OK",method_name="/csi.v1.Node/NodeStageVolume",migrated="false"} 1`,
 		`csi_operations_seconds_count{driver_name="disk.example.com",grpc_status_code="OutOfRange",method_name="/csi.v1.Node/NodeExpandVolume",migrated="false"} 1`,
-		`volume_manager_total_volumes{plugin_name="kubernetes.io/persistent-volume",state="actual_state_of_world"} 1`,
-		`volume_manager_total_volumes{plugin_name="kubernetes.io/persistent-volume",state="desired_state_of_world"} 1`,
+		`volume_manager_total_volumes{plugin_name="kubernetes.io/csi:disk.example.com",state="actual_state_of_world"} 1`,
+		`volume_manager_total_volumes{plugin_name="kubernetes.io/csi:disk.example.com",state="desired_state_of_world"} 1`,
 	} {
 		if got := n.get("/metrics"); !strings.Contains(got, want) {
 			t.Errorf("the metrics have no %s", want)

@@ -41,7 +41,7 @@ func (s *Volumes) SetUp(ctx context.Context, r *Request) (path string, err error
 	if s.mu.changed[u.path] { // while it was set up
 		return u.path, nil
 	}
-	var p publication
+	p := publication{driver: r.Driver()}
 	if r.Republished() {
 		p.again = time.Now().Add(republish)
 	}

@@ -56,8 +56,9 @@ type Volumes struct {
 
 // publication is a volume that is published.
 type publication struct {
-	again time.Time // when to publish it anew; zero: never
-	stale bool      // it is to be set up anew, since something about it has changed
+	driver string
+	again  time.Time // when to publish it anew; zero: never
+	stale  bool      // it is to be set up anew, since something about it has changed
 }
 
 // wish is what a pod wants to be published at a path.
@@ -296,6 +297,16 @@ func (s *Volumes) Look(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.changed, path)
+}
+
+// PluginAt is what metrics call the driver of what this process has published at a path; empty: nothing is.
+func (s *Volumes) PluginAt(path string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p, ok := s.mu.published[path]; ok {
+		return pluginOf(p.driver)
+	}
+	return ""
 }
 
 // Owns reports whether a path is one at which a driver publishes a volume.

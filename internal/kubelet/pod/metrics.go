@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/kubelet/admit"
 	"github.com/kemudi/kemudi/internal/kubelet/container"
 	"github.com/kemudi/kemudi/internal/kubelet/cri"
@@ -255,13 +257,23 @@ func (x *Actor) head() head {
 	}
 	if x.s.Runner.Disk != nil {
 		for i := range x.d.Pod.Spec.Volumes {
-			h.volumes[volume.Plugin(&x.d.Pod.Spec.Volumes[i])]++
+			h.volumes[x.plugin(&x.d.Pod.Spec.Volumes[i])]++
 		}
 	}
 	for i := range x.o.Containers {
 		h.states[stateNames[x.o.Containers[i].State]]++
 	}
 	return h
+}
+
+// plugin is what metrics call the plugin of a volume: of a claim, that of the volume that the pod has got for it.
+func (x *Actor) plugin(v *v1.Volume) string {
+	if claims.OfVolume(x.d.Pod, v) == "" {
+		return volume.Plugin(v)
+	}
+	disk := x.s.Runner.Disk
+	path := disk.Volumes.Path(x.d.Pod, v)
+	return cmp.Or(disk.Driven.PluginAt(path), disk.Volumes.PluginAt(x.d.Pod.UID, path), volume.Plugin(v))
 }
 
 var stateNames = map[podstep.State]string{podstep.Created: "created", podstep.Running: "running", podstep.Exited: "exited", podstep.Unknown: "unknown"}

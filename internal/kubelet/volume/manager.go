@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -201,13 +202,29 @@ func kind(v *v1.Volume) string {
 // Made reports whether the node makes what a volume holds, beside others, below the pod's directory.
 func Made(v *v1.Volume) bool { return kind(v) != "" && v.NFS == nil }
 
+// PluginAt is what metrics call the plugin of a persistent volume that a pod has at a path, as far as that tells it; empty: it does
+// not.
+func (m *Manager) PluginAt(pod types.UID, path string) string {
+	if is, _ := m.isShared(path); is {
+		kind, _, _ := strings.Cut(strings.TrimPrefix(path, m.sharedAt()+"/"), "/")
+		return "kubernetes.io/" + kind
+	}
+	switch filepath.Dir(path) {
+	case m.ownDir():
+		return "kubernetes.io/csi:" + claims.LocalDriver
+	case m.volumeDir(pod, "nfs", ""):
+		return "kubernetes.io/nfs"
+	}
+	return ""
+}
+
 // Plugin is what metrics call the plugin that makes a volume; of a claim, what stands for all plugins.
 func Plugin(v *v1.Volume) string {
 	switch {
 	case v.HostPath != nil:
 		return "kubernetes.io/host-path"
 	case v.CSI != nil:
-		return "kubernetes.io/csi"
+		return "kubernetes.io/csi:" + v.CSI.Driver
 	case v.Image != nil:
 		return "kubernetes.io/image"
 	case v.ISCSI != nil:

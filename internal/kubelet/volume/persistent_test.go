@@ -38,7 +38,9 @@ const claimed = "volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]"
 func TestPersistentVolumesAreLinkedAndOutliveThePod(t *testing.T) {
 	m := newManager(t)
 	dir := t.TempDir()
-	for _, spec := range []string{"hostPath: {path: " + dir + "}", "local: {path: " + dir + "}", "csi: {driver: local.kemudi.io, volumeHandle: pvc-1}"} {
+	for spec, plugin := range map[string]string{ // as far as its place tells it
+		"hostPath: {path: " + dir + "}": "", "local: {path: " + dir + "}": "", "csi: {driver: local.kemudi.io, volumeHandle: pvc-1}": "kubernetes.io/csi:local.kemudi.io",
+	} {
 		pod := podOf(t, claimed)
 		v := &pod.Spec.Volumes[0]
 		prepare(t, m, pod, &sources{})
@@ -53,6 +55,9 @@ func TestPersistentVolumesAreLinkedAndOutliveThePod(t *testing.T) {
 		path := m.Path(pod, v)
 		if !m.Placed(pod, v) || strings.Contains(path, string(pod.UID)) {
 			t.Errorf("%s: got path %q, want one outside of the pod's directory", spec, path)
+		}
+		if got := m.PluginAt(pod.UID, path); got != plugin {
+			t.Errorf("%s: got plugin %q, want %q", spec, got, plugin)
 		}
 		if err := os.WriteFile(filepath.Join(path, "data"), []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
@@ -537,6 +542,9 @@ func TestExportsAreMountedByTheMachine(t *testing.T) {
 		if got, err := os.ReadFile(filepath.Join(m.Path(pod, &pod.Spec.Volumes[i]), "file")); err != nil || string(got) != "text" {
 			t.Errorf("volume %s: got %q, %v", pod.Spec.Volumes[i].Name, got, err)
 		}
+	}
+	if got := m.PluginAt(pod.UID, m.Path(pod, v)); got != "kubernetes.io/nfs" {
+		t.Errorf("got plugin %q", got)
 	}
 	at := filepath.Join(m.PodDir(pod.UID), "volumes/kubernetes.io~nfs")
 	want := "-t nfs [fd00::1]:/w " + at + "/w\n-t nfs -o ro,hard,nfsvers=4.2 files:/v " + at + "/pv\n"

@@ -93,7 +93,7 @@ func wire(o Options) (*Agent, error) {
 	runner := container.New(container.Runner{
 		Runtime: o.Runtime, Events: o.Events, Log: o.Log, Node: a.node, Facts: facts, Disk: files, Objects: objects.New(o.Transport, o.Log),
 		Puller: puller, Ledger: admit.NewLedger(), Devices: devices, Pins: pins, Claims: claims,
-		Version: o.Version, ResolvConf: o.ResolvConf, Connected: o.Network.Connected,
+		Version: o.Version, ResolvConf: o.ResolvConf, Connected: o.Network.Connected, Registry: a.registry,
 	})
 	set := pod.Options{
 		Runner: runner, Transport: o.Transport, Every: pace, Metrics: a.registry, Forgotten: func(id string) { a.server.Forget(id) },

@@ -37,7 +37,11 @@ func (c *Container) hook(id string, h *v1.LifecycleHandler) hookCall {
 func (r *Runner) runHook(ctx context.Context, c hookCall) error {
 	switch h := c.handler; {
 	case h.Sleep != nil:
-		return task.Sleep(ctx, time.Duration(h.Sleep.Seconds)*time.Second)
+		err := task.Sleep(ctx, time.Duration(h.Sleep.Seconds)*time.Second)
+		if err != nil {
+			r.metrics.sleepsCut.Inc()
+		}
+		return err
 	case h.Exec != nil:
 		out, code, err := r.Exec(ctx, c.target.ContainerID, h.Exec.Command, 0)
 		if err != nil {
@@ -76,6 +80,7 @@ func (r *Runner) httpHook(ctx context.Context, h *v1.HTTPGetAction, t probe.Targ
 	if err := ask(client, req); err != nil {
 		return err
 	}
+	r.metrics.fallbacks.Inc()
 	r.About(t.Pod, "").Event(v1.EventTypeWarning, "LifecycleHTTPFallback", fmt.Sprintf("request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded", req.URL.Host))
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -58,6 +59,10 @@ type Runner struct {
 	// starts. What it cannot do fails the sandbox. Optional.
 	Connected func(context.Context, Connection) error
 
+	// Registry tells of what is counted. Optional.
+	Registry prometheus.Registerer
+
+	metrics           *metrics
 	prober            *probe.Prober
 	sandboxes, starts semaphore
 }
@@ -65,6 +70,7 @@ type Runner struct {
 // New returns a runner with the exported fields of o.
 func New(o Runner) *Runner {
 	r := &o
+	r.metrics = newMetrics(r.Registry)
 	r.sandboxes, r.starts = make(semaphore, atOnce()), make(semaphore, atOnce())
 	r.prober = &probe.Prober{Exec: r.Exec, Version: shortVersion(r.Version)}
 	if r.Disk != nil {

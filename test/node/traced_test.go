@@ -46,13 +46,16 @@ func e2eTraced(t *testing.T, m *machine) {
 			of[s.ID] = s.Name + s.About["k8s.pod.update_type"]
 		}
 	}
+	if !slices.Contains(slices.Collect(maps.Values(of)), "syncTerminatedPod") {
+		t.Errorf("no syncTerminatedPod; there are %s", c.Names())
+	}
 	for _, s := range c.Spans("") {
 		in[of[s.Above]+" "+s.Name] = true
 	}
 	const runtime = " runtime.v1.RuntimeService/"
 	for _, want := range []string{
 		"syncPodcreate" + runtime + "RunPodSandbox", "syncPodcreate" + runtime + "CreateContainer", "syncPodcreate" + runtime + "StartContainer",
-		"syncTerminatingPod" + runtime + "StopContainer", "syncTerminatedPod" + runtime + "StopPodSandbox",
+		"syncTerminatingPod" + runtime + "StopContainer", "syncTerminatingPod" + runtime + "StopPodSandbox",
 	} {
 		if !in[want] {
 			t.Errorf("no %s; there are %v", want, slices.Sorted(maps.Keys(in)))

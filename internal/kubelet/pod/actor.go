@@ -128,6 +128,7 @@ func newActor(s *Set, pod *v1.Pod, rev int64) *Actor {
 // run steps the pod until nothing is left of it or the agent ends; then containers
 // stay as they are (P3).
 func (x *Actor) run() error {
+	defer x.endTurn() // when what is under way has ended
 	defer x.ops.Wait()
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()

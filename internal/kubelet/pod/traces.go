@@ -21,7 +21,7 @@ type turn struct {
 // Upstream's names of rounds, by what a pod is about to do.
 const (
 	turnSync       = "syncPod"
-	turnEnding     = "syncTerminatingPod" // its containers end
+	turnEnding     = "syncTerminatingPod" // its containers end, and its network goes
 	turnTerminated = "syncTerminatedPod"  // what it has is taken away
 )
 
@@ -75,21 +75,22 @@ func (x *Actor) turnOf(r podstep.Result) string {
 		return turnSync
 	}
 	for _, act := range r.Actions {
-		if endsContainers(act.Op) {
+		if ends(act.Op) {
 			return turnEnding
 		}
 	}
 	for _, h := range x.handles {
-		if endsContainers(h.act.Op) {
+		if ends(h.act.Op) {
 			return turnEnding
 		}
 	}
 	return turnTerminated
 }
 
-func endsContainers(op podstep.Op) bool {
+// ends reports whether an action is part of a pod's end, as upstream has it.
+func ends(op podstep.Op) bool {
 	switch op {
-	case podstep.DrainPod, podstep.PreStop, podstep.KillContainer:
+	case podstep.DrainPod, podstep.PreStop, podstep.KillContainer, podstep.StopSandbox:
 		return true
 	}
 	return false

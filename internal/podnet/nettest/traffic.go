@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// patience is how long a client waits for an answer that ought to come.
-const patience = 3 * time.Second
+// patience is how long a client waits for an answer that ought to come. What goes a second and three
+// seconds after the first packet must have a chance: until then an address of IPv6 may not answer.
+const patience = 5 * time.Second
 
 // Serve answers on an address ("tcp" or "udp", "10.0.0.1:80") of the host until
 // the test ends: every TCP connection and every datagram gets "name client-address".

@@ -52,7 +52,8 @@ type diskNode struct {
 	cri   *fakecri.Runtime
 	root  string
 	agent *Agent
-	end   func() // stops the agent
+	end   func()   // stops the agent
+	told  []string // events, while one is waited for
 	mu    struct {
 		sync.Mutex
 		configs map[string]*runtimeapi.ContainerConfig // of containers that were made, by name
@@ -204,7 +205,7 @@ func (n *diskNode) running(name string) {
 	wait.Until(n, func() error {
 		p := apitest.GetPod(n.T, n.api, name)
 		if p == nil || p.Status.Phase != v1.PodRunning {
-			return fmt.Errorf("pod is %+v, events: %q", p, n.api.TakeEvents())
+			return fmt.Errorf("pod is %+v, events: %q", p, n.heard())
 		}
 		return nil
 	})
@@ -495,12 +496,19 @@ func (n *diskNode) ask(size string) {
 func (n *diskNode) event(want string) (got []string) {
 	n.Helper()
 	wait.Until(n, func() error {
-		if got = append(got, n.api.TakeEvents()...); !slices.Contains(got, want) {
+		if got = n.heard(); !slices.Contains(got, want) {
 			return fmt.Errorf("got events %q", got)
 		}
 		return nil
 	})
+	n.told = nil
 	return got
+}
+
+// heard are the events since the last one that was waited for.
+func (n *diskNode) heard() []string {
+	n.told = append(n.told, n.api.TakeEvents()...)
+	return n.told
 }
 
 func TestPodIsToldOfALocalVolumeThatBelongsToAnotherGroup(t *testing.T) {

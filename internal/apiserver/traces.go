@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -93,7 +94,7 @@ func spanName(method string, in *request.Info) string {
 // trace makes a span of a call from within the process, as if it had come over HTTP, and one of what it does. It
 // returns what ends both. Their trace is that of ctx.
 func (l *local) trace(ctx context.Context, c *call.Call, r *client.Request) (_ context.Context, end func(code *int)) {
-	method := methodBy(c.Verb)
+	method := cmp.Or(client.Method(c.Verb), http.MethodGet) // of lists and watches
 	uri, err := url.ParseRequestURI(localURI(c, r))
 	if err != nil {
 		uri = &url.URL{} // a name that no path can have
@@ -111,21 +112,6 @@ func (l *local) trace(ctx context.Context, c *call.Call, r *client.Request) (_ c
 		span.Answered(*code, 0)
 		span.End()
 	}
-}
-
-// methodBy is the method by which a verb is asked for.
-func methodBy(verb string) string {
-	switch verb {
-	case "create":
-		return http.MethodPost
-	case "update":
-		return http.MethodPut
-	case "patch":
-		return http.MethodPatch
-	case "delete", "deletecollection":
-		return http.MethodDelete
-	}
-	return http.MethodGet
 }
 
 // tracedAs is what upstream calls a verb in traces, and what happens while it runs.

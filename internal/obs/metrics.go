@@ -44,6 +44,12 @@ func buildInfo() prometheus.Collector {
 	return g
 }
 
+// VolumeSeconds are the classes of how long it takes to do something about a volume, as upstream has them: from
+// what needs no waiting to what has been given up.
+func VolumeSeconds() []float64 {
+	return []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}
+}
+
 // VersionInfo is the constant metric version_info: at which level a component is.
 func VersionInfo(l version.Level) prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{

@@ -65,16 +65,10 @@ func (p place) path() string {
 	return b.String() + "/" + p.def.Plural
 }
 
-// methods are those of verbs on single objects.
-var methods = map[string]string{
-	"get": http.MethodGet, "create": http.MethodPost, "update": http.MethodPut, "patch": http.MethodPatch,
-	"delete": http.MethodDelete, "deletecollection": http.MethodDelete,
-}
-
 // encode makes of a request what is sent. The request's object is used up.
 func (t *Transport) encode(r *client.Request) (*call, error) {
 	c := &call{
-		method: methods[r.Verb], path: place{r.Def, r.Namespace}.path(), query: url.Values{}, accept: accepts(r.Def),
+		method: client.Method(r.Verb), path: place{r.Def, r.Namespace}.path(), query: url.Values{}, accept: accepts(r.Def),
 		verb: r.Verb, gr: r.Def.GroupResource(), name: r.Name,
 	}
 	if c.method == "" {

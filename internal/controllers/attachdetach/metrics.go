@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kemudi/kemudi/internal/obs"
 )
 
 // metrics count volumes, once for each node, and what was taken from nodes that may have used it, and say how long attachers take,
@@ -36,7 +38,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"reason"}),
 		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "storage_operation_duration_seconds", Help: "Storage operation duration: from when a volume is asked for on a node, or is to leave it, until it is so, or the attacher has failed to",
-			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600},
+			Buckets: obs.VolumeSeconds(),
 		}, []string{"volume_plugin", "operation_name", "status", "migrated"}),
 	}
 	reg.MustRegister(m.volumes, m.forced, m.operations)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kemudi/kemudi/internal/api/core/claims"
 	"github.com/kemudi/kemudi/internal/api/core/csi"
+	"github.com/kemudi/kemudi/internal/obs"
 )
 
 // metrics show what volumes and claims there are, counted when somebody asks, count the claims that
@@ -56,7 +57,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		whole: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "volume_operation_total_seconds", Help: "Total volume operation time: until a claim has a volume that is made for it, or a volume is gone that its claim has left",
-			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600},
+			Buckets: obs.VolumeSeconds(),
 		}, []string{"plugin_name", "operation_name"}),
 	}
 	reg.MustRegister(m, m.classed, m.couldNotBeClassed, m.whole)

@@ -7,16 +7,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
+
+	"github.com/kemudi/kemudi/internal/obs"
 )
 
 // metrics say how long drivers take, under upstream's names.
 type metrics struct{ operations, whole, calls *prometheus.HistogramVec }
 
-// buckets reach from what needs no waiting to what has been given up.
-var buckets = []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600}
-
 // newMetrics registers them; nil: nobody asks for them.
 func newMetrics(reg prometheus.Registerer) *metrics {
+	buckets := obs.VolumeSeconds()
 	m := &metrics{
 		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "storage_operation_duration_seconds", Help: "Storage operation duration: until a driver has done something about a volume, or has failed to", Buckets: buckets,

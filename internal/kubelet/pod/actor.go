@@ -207,11 +207,11 @@ func (x *Actor) leave() {
 
 // begin starts an action; its outcome comes back as a post.
 func (x *Actor) begin(act podstep.Action) {
-	switch act.Op {
-	case podstep.BackOffEvent, podstep.DeadlineEvent, podstep.EvictedEvent, podstep.OverdueEvent:
+	if act.Op.Tells() {
 		x.reportOnce(act)
 		return
-	case podstep.KillContainer:
+	}
+	if act.Op == podstep.KillContainer {
 		x.o.Killed[act.ID] = act.Why
 		x.giveUpDrain()
 		if x.handles[podstep.Action{Op: podstep.PreStop, ID: act.ID}.Key()] != nil {

@@ -27,11 +27,7 @@ const (
 
 // worksFor reports whether an action belongs to a turn. What is done again and again as long as the pod runs does not.
 func worksFor(op podstep.Op) bool {
-	switch op {
-	case podstep.RunProbe, podstep.MeasureStorage, podstep.BackOffEvent, podstep.DeadlineEvent, podstep.EvictedEvent:
-		return false
-	}
-	return true
+	return op != podstep.RunProbe && op != podstep.MeasureStorage && !op.Tells()
 }
 
 // beginTurn begins a turn, if there is something to do that belongs to one. One that is under way goes on, unless the pod is about to

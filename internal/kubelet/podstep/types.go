@@ -273,11 +273,20 @@ const (
 	KeepStatus      Op = "keep-status"   // of a static pod: the next step is to find it
 	MirrorPod       Op = "mirror-pod"    // have the API show a static pod as it is
 	RemoveMirror    Op = "remove-mirror" // of a static pod that has ended
-	BackOffEvent    Op = "back-off"      // Container, ID, Message: tell once per ID
-	DeadlineEvent   Op = "deadline"      // ID, Message: tell once per ID
-	EvictedEvent    Op = "evicted"       // ID, Message: tell once per ID
-	OverdueEvent    Op = "overdue"       // ID, Message: tell once per ID
+	BackOffEvent    Op = "back-off"      // Container, ID, Message
+	DeadlineEvent   Op = "deadline"      // ID, Message
+	EvictedEvent    Op = "evicted"       // ID, Message
+	OverdueEvent    Op = "overdue"       // ID, Message
 )
+
+// Tells reports whether an action of the kind is nothing but an event, told once per ID.
+func (op Op) Tells() bool {
+	switch op {
+	case BackOffEvent, DeadlineEvent, EvictedEvent, OverdueEvent:
+		return true
+	}
+	return false
+}
 
 // RetryAfter is how long an action of the kind is held back that has failed so many
 // times in a row.

@@ -112,13 +112,13 @@ func (m Machine) attachISCSI(ctx context.Context, d *ISCSI, secrets map[string]s
 
 // ownInterface makes an interface like another one, but by which the machine has another name.
 func (m Machine) ownInterface(ctx context.Context, d *ISCSI) error {
-	shown, err := m.iscsiadm(ctx, "-m", "iface", "-I", d.Like, "-o", "show")
+	shown, err := m.iscsiadm(ctx, onInterface(d.Like), "-o", "show")
 	if err != nil {
 		return fmt.Errorf("look at iSCSI interface %s: %w", d.Like, err)
 	}
-	if _, err := m.iscsiadm(ctx, "-m", "iface", "-I", d.Interface, "-o", "show"); absent(err) {
-		_, err = m.iscsiadm(ctx, "-m", "iface", "-I", d.Interface, "-o", "new")
-		if err != nil {
+	own := onInterface(d.Interface)
+	if _, err := m.iscsiadm(ctx, own, "-o", "show"); absent(err) {
+		if _, err := m.iscsiadm(ctx, own, "-o", "new"); err != nil {
 			return fmt.Errorf("make iSCSI interface %s: %w", d.Interface, err)
 		}
 	}
@@ -132,7 +132,7 @@ func (m Machine) ownInterface(ctx context.Context, d *ISCSI) error {
 		}
 	}
 	for _, s := range settings {
-		if _, err := m.iscsiadm(ctx, "-m", "iface", "-I", d.Interface, "-o", "update", "-n", s[0], "-v", s[1]); err != nil {
+		if _, err := m.iscsiadm(ctx, own, "-o", "update", "-n", s[0], "-v", s[1]); err != nil {
 			return errors.Join(fmt.Errorf("set %s of iSCSI interface %s: %w", s[0], d.Interface, err), m.dropInterface(ctx, d))
 		}
 	}
@@ -140,10 +140,17 @@ func (m Machine) ownInterface(ctx context.Context, d *ISCSI) error {
 }
 
 func (m Machine) dropInterface(ctx context.Context, d *ISCSI) error {
-	if _, err := m.iscsiadm(ctx, "-m", "iface", "-I", d.Interface, "-o", "delete"); err != nil && !absent(err) {
+	if err := m.drop(ctx, onInterface(d.Interface), "-o", "delete"); err != nil {
 		return fmt.Errorf("remove iSCSI interface %s: %w", d.Interface, err)
 	}
 	return nil
+}
+
+func onInterface(name string) []string { return []string{"-m", "iface", "-I", name} }
+
+// onNode is the disk's target by a portal.
+func (d *ISCSI) onNode(portal string) []string {
+	return []string{"-m", "node", "-p", portal, "-T", d.IQN, "-I", d.Interface}
 }
 
 // login has the machine in a session with the portal in which it has looked for the disk.
@@ -154,23 +161,19 @@ func (m Machine) login(ctx context.Context, d *ISCSI, portal string, secrets map
 	if err := m.discover(ctx, d, portal, secrets); err != nil {
 		return err
 	}
-	node := []string{"-m", "node", "-p", portal, "-T", d.IQN, "-I", d.Interface}
+	node := d.onNode(portal)
 	if d.Session {
-		if err := m.showSecrets(ctx, append(slices.Clone(node), "-o", "update"), "node.session.auth.", secrets); err != nil {
+		if err := m.showSecrets(ctx, slices.Concat(node, []string{"-o", "update"}), "node.session.auth.", secrets); err != nil {
 			return fmt.Errorf("failed to update iscsi node with CHAP: %w", err)
 		}
 	}
 	// Of a target that has more disks only those are looked for that are wanted; where the tools are too old for that, all are.
-	_, all := m.iscsiadm(ctx, append(slices.Clone(node), "-o", "update", "-n", "node.session.scan", "-v", "manual")...)
-	if _, err := m.iscsiadm(ctx, append(slices.Clone(node), "--login")...); err != nil {
-		_, undo := m.iscsiadm(ctx, append(slices.Clone(node), "-o", "delete")...)
-		if absent(undo) {
-			undo = nil
-		}
-		return errors.Join(fmt.Errorf("failed to attach disk: %w", err), undo)
+	_, all := m.iscsiadm(ctx, node, "-o", "update", "-n", "node.session.scan", "-v", "manual")
+	if _, err := m.iscsiadm(ctx, node, "--login"); err != nil {
+		return errors.Join(fmt.Errorf("failed to attach disk: %w", err), m.drop(ctx, node, "-o", "delete"))
 	}
 	// Who starts the machine anew does not wait for targets that may be away: pods ask for them.
-	if _, err := m.iscsiadm(ctx, append(slices.Clone(node), "-o", "update", "-n", "node.startup", "-v", "manual")...); err != nil {
+	if _, err := m.iscsiadm(ctx, node, "-o", "update", "-n", "node.startup", "-v", "manual"); err != nil {
 		return fmt.Errorf("failed to set node to manual startup: %w", err)
 	}
 	if all != nil {
@@ -182,27 +185,23 @@ func (m Machine) login(ctx context.Context, d *ISCSI, portal string, secrets map
 // discover has the machine know what targets there are at the portal.
 func (m Machine) discover(ctx context.Context, d *ISCSI, portal string, secrets map[string]string) error {
 	db := []string{"-m", "discoverydb", "-t", "sendtargets", "-p", portal, "-I", d.Interface}
-	_, err := m.iscsiadm(ctx, append(slices.Clone(db), "-o", "new")...)
+	_, err := m.iscsiadm(ctx, db, "-o", "new")
 	if err == nil && d.Discovery {
-		err = m.showSecrets(ctx, append(slices.Clone(db), "-o", "update"), "discovery.sendtargets.auth.", secrets)
+		err = m.showSecrets(ctx, slices.Concat(db, []string{"-o", "update"}), "discovery.sendtargets.auth.", secrets)
 	}
 	if err == nil {
-		_, err = m.iscsiadm(ctx, append(slices.Clone(db), "--discover")...)
+		_, err = m.iscsiadm(ctx, db, "--discover")
 	}
 	if err == nil {
 		return nil
 	}
-	_, undo := m.iscsiadm(ctx, append(slices.Clone(db), "-o", "delete")...)
-	if absent(undo) {
-		undo = nil
-	}
-	return errors.Join(fmt.Errorf("failed to sendtargets to portal %s: %w", portal, err), undo)
+	return errors.Join(fmt.Errorf("failed to sendtargets to portal %s: %w", portal, err), m.drop(ctx, db, "-o", "delete"))
 }
 
 // showSecrets has the machine show those of the secrets whose names begin with prefix.
 func (m Machine) showSecrets(ctx context.Context, update []string, prefix string, secrets map[string]string) error {
 	set := func(name, value string) error {
-		_, err := m.iscsiadm(ctx, append(slices.Clone(update), "-n", name, "-v", value)...)
+		_, err := m.iscsiadm(ctx, update, "-n", name, "-v", value)
 		return err
 	}
 	if err := set(prefix+"authmethod", "CHAP"); err != nil {
@@ -272,9 +271,9 @@ func (m Machine) detachISCSI(ctx context.Context, d *ISCSI, others []*Disk) erro
 			}
 			continue
 		}
-		node := []string{"-m", "node", "-p", portal, "-T", d.IQN, "-I", d.Interface}
+		node := d.onNode(portal)
 		for _, end := range [][]string{{"--logout"}, {"-o", "delete"}} {
-			if _, err := m.iscsiadm(ctx, append(slices.Clone(node), end...)...); err != nil && !absent(err) {
+			if err := m.drop(ctx, node, end...); err != nil {
 				return fmt.Errorf("failed to detach disk: %w", err)
 			}
 		}
@@ -285,6 +284,15 @@ func (m Machine) detachISCSI(ctx context.Context, d *ISCSI, others []*Disk) erro
 	return nil
 }
 
-func (m Machine) iscsiadm(ctx context.Context, args ...string) (string, error) {
-	return m.tool(ctx, "iscsiadm", args...)
+// iscsiadm has the program do something about what on says.
+func (m Machine) iscsiadm(ctx context.Context, on []string, what ...string) (string, error) {
+	return m.tool(ctx, "iscsiadm", slices.Concat(on, what)...)
+}
+
+// drop has it do away with that; what is not there needs not go.
+func (m Machine) drop(ctx context.Context, on []string, what ...string) error {
+	if _, err := m.iscsiadm(ctx, on, what...); err != nil && !absent(err) {
+		return err
+	}
+	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -205,8 +204,7 @@ func Made(v *v1.Volume) bool { return kind(v) != "" && v.NFS == nil }
 // PluginAt is what metrics call the plugin of a persistent volume that a pod has at a path, as far as that tells it; empty: it does
 // not.
 func (m *Manager) PluginAt(pod types.UID, path string) string {
-	if is, _ := m.isShared(path); is {
-		kind, _, _ := strings.Cut(strings.TrimPrefix(path, m.sharedAt()+"/"), "/")
+	if kind, _ := m.sharedKind(path); kind != "" {
 		return "kubernetes.io/" + kind
 	}
 	switch filepath.Dir(path) {

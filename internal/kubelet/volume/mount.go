@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -31,14 +32,16 @@ func ensureTmpfs(dir string, size int64, group *int64) error {
 
 // StaysInMemory reports whether the kernel keeps volumes in memory from being swapped to disk: since 6.4 it does, but not
 // for who has only a user namespace of its own. It is asked by options of a mount that is never made, of which its log says nothing.
-func StaysInMemory() bool {
+func StaysInMemory() bool { return staysInMemory() }
+
+var staysInMemory = sync.OnceValue(func() bool {
 	fd, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return false
 	}
 	defer unix.Close(fd)
 	return unix.FsconfigSetFlag(fd, "noswap") == nil
-}
+})
 
 // sharedOptions make the root of a file system writable for all, or the group's.
 func sharedOptions(group *int64) string {

@@ -134,48 +134,54 @@ func diskAt(at string) (*san.Disk, error) {
 	return disk, nil
 }
 
-// detach takes the disk of a place away that no pod has any more.
-func (m *Manager) detach(ctx context.Context, disk *san.Disk, at string) error {
-	places, err := places(m.sharedAt())
-	if err != nil {
-		return err
-	}
-	var others []*san.Disk
-	for _, place := range places {
-		if place == at {
-			continue
-		}
-		other, err := diskAt(place)
-		if err != nil {
-			return err
-		}
-		if other != nil {
-			others = append(others, other)
-		}
-	}
-	return end(ctx, m.san, disk, at, others)
+// attached is a disk, and the place for which it is attached.
+type attached struct {
+	at   string
+	disk *san.Disk
 }
 
-// places are those for which disks are attached, below the directory of plugins.
-func places(plugins string) (all []string, _ error) {
+// attachedBelow are the disks that are attached, by a directory of plugins.
+func attachedBelow(plugins string) (all []attached, _ error) {
 	for _, pattern := range []string{"iscsi/*/*", "iscsi/" + bareDir + "/*/*", "fc/*", "fc/" + bareDir + "/*"} {
 		records, err := filepath.Glob(record(filepath.Join(plugins, pattern)))
 		if err != nil {
 			return nil, fmt.Errorf("look for disks: %w", err)
 		}
 		for _, path := range records {
-			all = append(all, strings.TrimSuffix(path, record("")))
+			at := strings.TrimSuffix(path, record(""))
+			disk, err := diskAt(at)
+			if err != nil {
+				return nil, err
+			}
+			if disk != nil {
+				all = append(all, attached{at, disk})
+			}
 		}
 	}
 	return all, nil
 }
 
-// end takes a disk away but for what others need of it, and then what says that it is attached.
-func end(ctx context.Context, machine san.Machine, disk *san.Disk, at string, others []*san.Disk) error {
-	if err := machine.Detach(ctx, disk, others); err != nil {
+// detach takes the disk of a place away that no pod has any more.
+func (m *Manager) detach(ctx context.Context, disk *san.Disk, at string) error {
+	all, err := attachedBelow(m.sharedAt())
+	if err != nil {
 		return err
 	}
-	if err := os.Remove(record(at)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	var others []*san.Disk
+	for _, other := range all {
+		if other.at != at {
+			others = append(others, other.disk)
+		}
+	}
+	return end(ctx, m.san, attached{at, disk}, others)
+}
+
+// end takes a disk away but for what others need of it, and then what says that it is attached.
+func end(ctx context.Context, machine san.Machine, a attached, others []*san.Disk) error {
+	if err := machine.Detach(ctx, a.disk, others); err != nil {
+		return err
+	}
+	if err := os.Remove(record(a.at)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("forget disk: %w", err)
 	}
 	return nil
@@ -183,22 +189,15 @@ func end(ctx context.Context, machine san.Machine, disk *san.Disk, at string, ot
 
 // detachAll takes away the disks that a node agent had that is gone.
 func detachAll(ctx context.Context, root string, machine san.Machine) (removed []string, _ error) {
-	places, err := places(pluginsOf(root))
+	all, err := attachedBelow(pluginsOf(root))
 	if err != nil {
 		return nil, err
 	}
-	for _, at := range places {
-		disk, err := diskAt(at)
-		if err != nil {
+	for _, a := range all {
+		if err := end(ctx, machine, a, nil); err != nil {
 			return removed, err
 		}
-		if disk == nil {
-			continue
-		}
-		if err := end(ctx, machine, disk, at, nil); err != nil {
-			return removed, err
-		}
-		removed = append(removed, "disk "+disk.Name())
+		removed = append(removed, "disk "+a.disk.Name())
 	}
 	return removed, nil
 }

@@ -55,7 +55,7 @@ func (e *FullError) Error() string {
 // Placed reports whether the pod has its persistent volume already.
 func (m *Manager) Placed(pod *v1.Pod, v *v1.Volume) bool {
 	path := m.Path(pod, v)
-	if is, _ := m.isShared(path); path == "" || filepath.Dir(path) != m.volumeDir(pod.UID, "nfs", "") && !is {
+	if kind, _ := m.sharedKind(path); path == "" || filepath.Dir(path) != m.volumeDir(pod.UID, "nfs", "") && kind == "" {
 		return path != ""
 	}
 	ready, err := m.isReady(path) // no more after a reboot
@@ -81,8 +81,9 @@ func (m *Manager) place(ctx context.Context, src Sources, pod *v1.Pod, v *v1.Vol
 	if err != nil {
 		return err
 	}
-	s, others, link := &pv.Spec, false, func() error { return m.Link(pod, v, path) }
-	is, bare := m.isShared(path)
+	s, others := &pv.Spec, false
+	link := func() error { return m.Link(pod, v, path) }
+	shares, bare := m.sharedKind(path)
 	if s.Local != nil || Alone(pv) {
 		if others, err = m.elsewhere(pod.UID, path); err != nil {
 			return err
@@ -94,14 +95,14 @@ func (m *Manager) place(ctx context.Context, src Sources, pod *v1.Pod, v *v1.Vol
 	case s.NFS != nil:
 		e := export{NFSVolumeSource: s.NFS, readOnly: ReadOnly(v), options: s.MountOptions}
 		err = e.mount(ctx, path)
-	case is && s.Local != nil:
+	case shares != "" && s.Local != nil:
 		err = m.share(ctx, localDevice(pv, path), link)
-	case is:
+	case shares != "":
 		err = m.share(ctx, m.diskOf(pod, pv, path, src), link)
 	case s.CSI != nil:
 		err = makeShared(path, nil)
 	}
-	files := s.CSI != nil || s.Local != nil && !isDevice(pv) || is && !bare
+	files := s.CSI != nil || s.Local != nil && !isDevice(pv) || shares != "" && !bare
 	switch {
 	case err != nil || !files:
 	case s.Local != nil && others: // whoever has it first says whose it is
@@ -219,8 +220,8 @@ func (m *Manager) ownDir() string { return filepath.Join(filepath.Dir(m.root), "
 
 // OnDisk reports whether what lies at a path is a volume of the node's own, or a device that it has mounted.
 func (m *Manager) OnDisk(path string) bool {
-	is, bare := m.isShared(path)
-	return filepath.Dir(path) == m.ownDir() || is && !bare
+	kind, bare := m.sharedKind(path)
+	return filepath.Dir(path) == m.ownDir() || kind != "" && !bare
 }
 
 // Erase removes a volume of the node's own with all that is in it (V2).

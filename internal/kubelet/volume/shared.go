@@ -29,19 +29,23 @@ func (m *Manager) sharedAt(parts ...string) string {
 // pluginsOf is where an agent's own kinds of volumes have what is not of one pod, below its root directory.
 func pluginsOf(root string) string { return filepath.Join(root, "plugins/kubernetes.io") }
 
-// isShared reports whether a path is where a device is for all pods, or will be; bare: without a mount.
-func (m *Manager) isShared(path string) (is, bare bool) {
+// sharedKind is the kind of volume, as directories name it, whose device is at a path for all pods, or will be; empty: none.
+// bare: it is there without a mount.
+func (m *Manager) sharedKind(path string) (kind string, bare bool) {
 	below, ok := strings.CutPrefix(path, m.sharedAt()+"/")
 	kind, rest, _ := strings.Cut(below, "/")
-	ok = ok && (kind == "local-volume" || kind == "iscsi" || kind == "fc")
-	return ok, ok && strings.HasPrefix(rest, bareDir+"/")
+	switch {
+	case ok && kind == "local-volume", ok && kind == "iscsi", ok && kind == "fc":
+		return kind, strings.HasPrefix(rest, bareDir+"/")
+	}
+	return "", false
 }
 
 const bareDir = "volumeDevices"
 
 // isReady reports whether a device is at such a path.
 func (m *Manager) isReady(path string) (bool, error) {
-	if _, bare := m.isShared(path); bare {
+	if _, bare := m.sharedKind(path); bare {
 		_, err := os.Stat(path)
 		return err == nil, nil
 	}
@@ -76,7 +80,7 @@ func (m *Manager) share(ctx context.Context, s *shared, link func() error) error
 	if err != nil {
 		return err
 	}
-	if _, bare := m.isShared(s.at); bare {
+	if _, bare := m.sharedKind(s.at); bare {
 		return relink(device, s.at)
 	}
 	if err := os.MkdirAll(s.at, 0o750); err != nil {
@@ -129,7 +133,7 @@ func (m *Manager) releaseShared(ctx context.Context, uid types.UID) error {
 		if err != nil {
 			continue
 		}
-		if is, _ := m.isShared(at); !is {
+		if kind, _ := m.sharedKind(at); kind == "" {
 			continue
 		}
 		if err := m.releaseOne(ctx, uid, link, at); err != nil {
